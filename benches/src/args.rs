@@ -32,7 +32,7 @@ pub(crate) struct Args {
 
 /// What the command line asks for.
 #[derive(Debug)]
-pub(crate) enum Parsed {
+pub(crate) enum BenchCommand {
     /// Measure and print.
     Measure(Args),
     /// Start this command and print its time and memory.
@@ -42,20 +42,20 @@ pub(crate) enum Parsed {
 }
 
 /// Reads the command line.
-pub(crate) fn parse(mut words: impl Iterator<Item = OsString>) -> Result<Parsed, Failure> {
+pub(crate) fn parse(mut words: impl Iterator<Item = OsString>) -> Result<BenchCommand, Failure> {
     let mut args = Args::default();
     while let Some(word) = words.next() {
         match word.to_str() {
-            Some(LAUNCH) => return Ok(Parsed::Launch(words.collect())),
+            Some(LAUNCH) => return Ok(BenchCommand::Launch(words.collect())),
             Some("--quick") => args.quick = true,
             Some("--json") => args.json = true,
             Some("--filter") => {
                 let name = words.next().and_then(|name| name.into_string().ok());
                 args.filter = Some(name.ok_or("--filter needs a name")?);
             }
-            Some("-h" | "--help") => return Ok(Parsed::Help),
+            Some("-h" | "--help") => return Ok(BenchCommand::Help),
             Some(_) | None => return Err(format!("unknown argument {}", word.display()).into()),
         }
     }
-    Ok(Parsed::Measure(args))
+    Ok(BenchCommand::Measure(args))
 }

@@ -21,7 +21,7 @@ const ADDS: &str = "a command whose researcher, specialist and helper each answe
 and transcripts included";
 
 /// Measures what a three-level delegation adds to a command.
-pub(crate) fn three_levels(plan: &Plan, binary: &Binary) -> Result<Row, Failure> {
+pub(crate) fn measure_three_levels(plan: &Plan, binary: &Binary) -> Result<Row, Failure> {
     let dir = TempDir::new_in(target_dir()?)?;
     let commands = dir.path().join(".adjutant/commands");
     fs::create_dir_all(&commands)?;

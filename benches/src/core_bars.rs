@@ -6,7 +6,7 @@ use adjutant_formats::contract::{ReturnContract, unchecked, validate};
 use adjutant_formats::marker::{self, MarkerContext};
 
 use crate::Failure;
-use crate::history::{Driver, roomy, run_id, task};
+use crate::history::{TreeDriver, run_id, task, unlimited_policy};
 use crate::sample::{Plan, Spread, cpu_micros};
 use crate::table::{MICROS, MILLIS, NANOS, Row, TIMES};
 use crate::task_bars;
@@ -35,17 +35,17 @@ const RETURN: &str = r#"{
 
 /// Measures the group.
 pub(crate) fn measure(plan: &Plan) -> Result<Vec<Row>, Failure> {
-    let mut rows = admission(plan, Preset::Scout)?;
-    rows.extend(admission(plan, Preset::Story)?);
-    rows.extend(graph(plan));
-    rows.push(markers(plan)?);
-    rows.push(returns(plan)?);
-    rows.push(task_bars::update(plan)?);
+    let mut rows = measure_admission(plan, Preset::Scout)?;
+    rows.extend(measure_admission(plan, Preset::Story)?);
+    rows.extend(measure_graph_search(plan));
+    rows.push(measure_marker_parsing(plan)?);
+    rows.push(measure_return_validation(plan)?);
+    rows.push(task_bars::measure_update(plan)?);
     Ok(rows)
 }
 
 /// One more task, as a tree with so many live delegations judges it.
-fn admission(plan: &Plan, preset: Preset) -> Result<Vec<Row>, Failure> {
+fn measure_admission(plan: &Plan, preset: Preset) -> Result<Vec<Row>, Failure> {
     let sizes = [10, plan.pick(1_000, 50), plan.pick(10_000, 100)];
     let calls = plan.pick(500, 20);
     let trees = sizes.map(|live| live_tree(preset, live));
@@ -53,7 +53,7 @@ fn admission(plan: &Plan, preset: Preset) -> Result<Vec<Row>, Failure> {
     for _ in 0..plan.pick(ROUNDS, 2) {
         for ((tree, live), taken) in trees.iter().zip(sizes).zip(&mut taken) {
             let tree = tree.as_ref().map_err(ToString::to_string)?;
-            taken.push(admit(tree, live, calls)?);
+            taken.push(time_admission(tree, live, calls)?);
         }
     }
     let [small, middle, large] = taken.map(Spread::of);
@@ -77,7 +77,7 @@ fn admission(plan: &Plan, preset: Preset) -> Result<Vec<Row>, Failure> {
 
 fn live_tree(preset: Preset, live: usize) -> Result<Tree, Failure> {
     let mut sink = |_: Timestamp, _: &Event| Ok(());
-    let mut driver = Driver::begin(run_id(1), &roomy(preset), &mut sink)?;
+    let mut driver = TreeDriver::begin(run_id(1), &unlimited_policy(preset), &mut sink)?;
     driver.delegate(live)?;
     let working = driver.tree.nodes().filter(|node| node.reservation().is_some()).count();
     if working != live {
@@ -87,7 +87,7 @@ fn live_tree(preset: Preset, live: usize) -> Result<Tree, Failure> {
 }
 
 /// Returns the microseconds of one decision; none of them changes the tree.
-fn admit(tree: &Tree, live: usize, calls: usize) -> Result<f64, Failure> {
+fn time_admission(tree: &Tree, live: usize, calls: usize) -> Result<f64, Failure> {
     let parent = run_id(1).root_session();
     let commands = (0..calls)
         .map(|number| {
@@ -111,9 +111,9 @@ fn admit(tree: &Tree, live: usize, calls: usize) -> Result<f64, Failure> {
 }
 
 /// A search that visits every edge and finds nothing.
-fn graph(plan: &Plan) -> Vec<Row> {
+fn measure_graph_search(plan: &Plan) -> Vec<Row> {
     let sizes = [1_000, plan.pick(10_000, 2_000), plan.pick(100_000, 4_000)];
-    let graphs = sizes.map(diamonds);
+    let graphs = sizes.map(diamond_graph);
     let mut taken = [const { Vec::new() }; 3];
     for _ in 0..plan.pick(ROUNDS, 2) {
         for ((graph, edges), taken) in graphs.iter().zip(sizes).zip(&mut taken) {
@@ -140,7 +140,7 @@ fn graph(plan: &Plan) -> Vec<Row> {
     ]
 }
 
-fn diamonds(edges: usize) -> StoryGraph {
+fn diamond_graph(edges: usize) -> StoryGraph {
     let mut graph = StoryGraph::default();
     graph.connect("top", "0");
     for story in 0..edges / 2 {
@@ -150,7 +150,7 @@ fn diamonds(edges: usize) -> StoryGraph {
     graph
 }
 
-fn markers(plan: &Plan) -> Result<Row, Failure> {
+fn measure_marker_parsing(plan: &Plan) -> Result<Row, Failure> {
     let count = 1_000;
     let text: String = (0..count)
         .map(|number| {
@@ -168,7 +168,7 @@ fn markers(plan: &Plan) -> Result<Row, Failure> {
     Ok(Row::at_most("parse 1000 markers", spread, 2.0, MILLIS))
 }
 
-fn returns(plan: &Plan) -> Result<Row, Failure> {
+fn measure_return_validation(plan: &Plan) -> Result<Row, Failure> {
     let contract = ReturnContract::default();
     if validate(RETURN, &contract, &unchecked).accepted().is_none() {
         return Err("the sample return is not valid".into());

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::Failure;
-use crate::launch::Taken;
-use crate::server::{Arrivals, GOAL, Server};
+use crate::launch::ProcessUsage;
+use crate::server::{GOAL, RunRequests, Server};
 use crate::spawn::{Binary, target_dir};
 
 /// Files of the tree: one for each turn of the longest run.
@@ -25,7 +25,7 @@ const MODEL: &str = "anthropic/claude-haiku-4-5";
 
 /// Where the state directory of a run is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum StateLocation {
     /// On the disk that holds the target directory.
     Disk,
     /// In memory; absent where the system has no `/dev/shm`.
@@ -51,12 +51,12 @@ pub(crate) struct Load {
 
 impl Fixture {
     /// Makes the tree, and a state directory at `place`.
-    pub(crate) fn new(binary: &Binary, place: Place) -> Result<Self, Failure> {
+    pub(crate) fn new(binary: &Binary, place: StateLocation) -> Result<Self, Failure> {
         let state = match place {
-            Place::Disk => TempDir::new_in(target_dir()?)?,
-            Place::Memory => TempDir::new_in(MEMORY)?,
+            StateLocation::Disk => TempDir::new_in(target_dir()?)?,
+            StateLocation::Memory => TempDir::new_in(MEMORY)?,
         };
-        spread(state.path());
+        spread_subdirectories(state.path());
         let dir = TempDir::new_in(target_dir()?)?;
         let tree = dir.path().join("tree");
         fs::create_dir(&tree)?;
@@ -74,7 +74,7 @@ impl Fixture {
     }
 
     /// Runs a parent agent against a model server and returns the time and memory used.
-    pub(crate) fn run_goal(&self, server: &Server) -> Result<(Taken, Arrivals), Failure> {
+    pub(crate) fn run_goal(&self, server: &Server) -> Result<(ProcessUsage, RunRequests), Failure> {
         let mut args: Vec<OsString> = vec!["run".into(), GOAL.into()];
         args.extend(["--model".into(), MODEL.into()]);
         args.extend(limits(&self.home()?, server.load.children));
@@ -94,12 +94,12 @@ impl Fixture {
     }
 
     /// Runs a load in a new state directory and returns the time and memory used.
-    pub(crate) fn run(&self, load: Load, more: &[&str]) -> Result<Taken, Failure> {
+    pub(crate) fn run(&self, load: Load, more: &[&str]) -> Result<ProcessUsage, Failure> {
         let home = self.home()?;
         self.run_at(&home, load, more)
     }
 
-    fn run_at(&self, home: &Path, load: Load, more: &[&str]) -> Result<Taken, Failure> {
+    fn run_at(&self, home: &Path, load: Load, more: &[&str]) -> Result<ProcessUsage, Failure> {
         let Load { children, turns } = load;
         let tasks = self.tasks(children)?;
         let mut args: Vec<OsString> = vec!["delegate".into(), tasks.into()];
@@ -110,7 +110,7 @@ impl Fixture {
     }
 
     /// Resumes a run that was killed in its last turn and returns the time and memory used.
-    pub(crate) fn resume(&self, load: Load) -> Result<Taken, Failure> {
+    pub(crate) fn resume(&self, load: Load) -> Result<ProcessUsage, Failure> {
         let home = self.home()?;
         self.run_at(&home, load, &[])?;
         let run = fs::read_dir(home.join("runs"))?.next().ok_or("no run was left")??;
@@ -130,7 +130,7 @@ impl Fixture {
         Ok(format!("script:{}", self.script(turns)?.display()).into())
     }
 
-    /// Creates a new state directory. It stays until the fixture is dropped, see `spread`.
+    /// Creates a new state directory. It stays until the fixture is dropped, see `spread_subdirectories`.
     fn home(&self) -> Result<PathBuf, Failure> {
         Ok(TempDir::new_in(self.state.path())?.keep())
     }
@@ -174,7 +174,7 @@ pub(crate) fn task(number: usize) -> Value {
 ///
 /// An ext4 without a journal skips recently deleted inodes one by one when it creates files near
 /// them: after a few runs of this bench each new transcript would cost a millisecond.
-pub(crate) fn spread(dir: &Path) {
+pub(crate) fn spread_subdirectories(dir: &Path) {
     let set = || {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = rustix::fs::open(dir, flags, Mode::empty())?;
@@ -189,7 +189,7 @@ pub(crate) fn spread(dir: &Path) {
 pub(crate) const MEMORY: &str = "/dev/shm";
 
 /// Returns whether the system has an in-memory file system.
-pub(crate) fn has_memory() -> bool {
+pub(crate) fn has_memory_disk() -> bool {
     Path::new(MEMORY).is_dir()
 }
 

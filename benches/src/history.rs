@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 use adjutant_core::ids::SUFFIX_LEN;
-use adjutant_core::policy::WorkspaceKind;
+use adjutant_core::policy::WorkspaceSharing;
 use adjutant_core::tree::EffectsInFlight;
 use adjutant_core::{
     AgentName, Brief, Command, Effect, Event, Label, ModelReply, ModelSpec, Policy, Preset, Price,
@@ -26,7 +26,7 @@ const BATCH: usize = 500;
 type Sink<'a> = dyn FnMut(Timestamp, &Event) -> Result<(), Failure> + 'a;
 
 /// A tree with its own clock, and what it still waits for.
-pub(crate) struct Driver<'a> {
+pub(crate) struct TreeDriver<'a> {
     /// The state so far.
     pub(crate) tree: Tree,
     in_flight: EffectsInFlight,
@@ -55,7 +55,7 @@ fn suffix(mut number: usize) -> [u8; SUFFIX_LEN] {
 }
 
 /// Returns a preset whose counts and budgets are out of the way, and nothing else.
-pub(crate) fn roomy(preset: Preset) -> Policy {
+pub(crate) fn unlimited_policy(preset: Preset) -> Policy {
     Policy {
         enabled: true,
         tasks_per_call: 1_000_000,
@@ -66,7 +66,7 @@ pub(crate) fn roomy(preset: Preset) -> Policy {
         budget_tokens_run: Some(u64::MAX / 2),
         budget_usd: Some(Usd::from_pico(u64::MAX / 2)),
         // Only the core is measured, and nothing here creates workspaces.
-        workspace: WorkspaceKind::Shared,
+        workspace: WorkspaceSharing::Shared,
         ..preset.policy()
     }
 }
@@ -95,7 +95,7 @@ fn agent(preset: Preset) -> AgentName {
     AgentName::new(preset.name())
 }
 
-impl<'a> Driver<'a> {
+impl<'a> TreeDriver<'a> {
     /// Begins a run under `policy`.
     pub(crate) fn begin(
         run: RunId,
@@ -166,11 +166,11 @@ impl<'a> Driver<'a> {
                 | Effect::Fetch { .. }
                 | Effect::AskDomain { .. }
                 | Effect::Delegate { .. }
-                | Effect::HandUp { .. }
+                | Effect::ReturnResults { .. }
                 | Effect::Verify { .. }
-                | Effect::Mark { .. }
-                | Effect::MakeSpace { .. }
-                | Effect::KeepSpace { .. }
+                | Effect::UpdateTaskList { .. }
+                | Effect::MakeWorkspace { .. }
+                | Effect::CommitWork { .. }
                 | Effect::Markers { .. }
                 | Effect::Merge { .. }
                 | Effect::Check { .. }

@@ -2,10 +2,10 @@
 //! and the journal enabled, one connection each and streamed answers.
 
 use crate::Failure;
-use crate::fixture::{Fixture, Load, Place, has_memory};
-use crate::launch::Taken;
+use crate::fixture::{Fixture, Load, StateLocation, has_memory_disk};
+use crate::launch::ProcessUsage;
 use crate::sample::{Plan, Spread};
-use crate::server::{Program, Server};
+use crate::server::{FakeModelProgram, Server};
 use crate::spawn::Binary;
 use crate::table::{COUNT, FINE_MILLIS, KILOBYTES, MEGABYTES, MILLIS, Row, TIMES};
 
@@ -26,20 +26,20 @@ const SENT: &str = "an API without memory is sent the whole conversation each tu
 
 /// Measures the group.
 pub(crate) fn measure(plan: &Plan) -> Result<Vec<Row>, Failure> {
-    let bench = Bench { binary: Binary::build()?, program: Program::build()? };
-    let mut rows = bench.usual(plan)?;
-    rows.extend(bench.thousand(plan)?);
-    rows.extend(bench.turns(plan)?);
+    let bench = HttpBench { binary: Binary::build()?, program: FakeModelProgram::build()? };
+    let mut rows = bench.measure_usual_load(plan)?;
+    rows.extend(bench.measure_thousand_children(plan)?);
+    rows.extend(bench.measure_turns(plan)?);
     Ok(rows)
 }
 
-struct Bench {
+struct HttpBench {
     binary: Binary,
-    program: Program,
+    program: FakeModelProgram,
 }
 
-impl Bench {
-    fn fixture(&self, place: Place) -> Result<Fixture, Failure> {
+impl HttpBench {
+    fn fixture(&self, place: StateLocation) -> Result<Fixture, Failure> {
         Fixture::new(&self.binary, place)
     }
 
@@ -48,11 +48,12 @@ impl Bench {
     }
 
     /// A parent and eight children.
-    fn usual(&self, plan: &Plan) -> Result<Vec<Row>, Failure> {
-        if !has_memory() {
+    fn measure_usual_load(&self, plan: &Plan) -> Result<Vec<Row>, Failure> {
+        if !has_memory_disk() {
             return Ok(vec![Row::skipped("wall time", "there is no /dev/shm for the state")]);
         }
-        let (memory, disk) = (self.fixture(Place::Memory)?, self.fixture(Place::Disk)?);
+        let (memory, disk) =
+            (self.fixture(StateLocation::Memory)?, self.fixture(StateLocation::Disk)?);
         let prompt = self.server(&memory, USUAL, 0)?;
         let slow = self.server(&memory, USUAL, 20)?;
         let (mut first, mut wall, mut wall_slow) = (Vec::new(), Vec::new(), Vec::new());
@@ -87,9 +88,9 @@ impl Bench {
     }
 
     /// A thousand children at once, against a run of one.
-    fn thousand(&self, plan: &Plan) -> Result<Vec<Row>, Failure> {
+    fn measure_thousand_children(&self, plan: &Plan) -> Result<Vec<Row>, Failure> {
         let children = plan.pick(1_000, 50);
-        let place = if has_memory() { Place::Memory } else { Place::Disk };
+        let place = if has_memory_disk() { StateLocation::Memory } else { StateLocation::Disk };
         let fixture = self.fixture(place)?;
         let at_once = |turns: usize| -> Result<[Spread; 4], Failure> {
             let few = self.server(&fixture, Load { children: 1, turns }, 20)?;
@@ -123,10 +124,10 @@ impl Bench {
     }
 
     /// What a turn costs as the conversation grows.
-    fn turns(&self, plan: &Plan) -> Result<Vec<Row>, Failure> {
+    fn measure_turns(&self, plan: &Plan) -> Result<Vec<Row>, Failure> {
         let children = USUAL.children;
         let lengths = [5, plan.pick(50, 25), plan.pick(500, 100)];
-        let fixture = self.fixture(Place::Disk)?;
+        let fixture = self.fixture(StateLocation::Disk)?;
         let mut servers = Vec::new();
         for turns in lengths {
             servers.push(self.server(&fixture, Load { children, turns }, 0)?);
@@ -138,7 +139,7 @@ impl Bench {
             for server in &servers {
                 taken.push(fixture.run_goal(server)?.0);
             }
-            let per_turn = |cost: fn(&Taken) -> f64, from: usize| {
+            let per_turn = |cost: fn(&ProcessUsage) -> f64, from: usize| {
                 let turns = children * (lengths[from + 1] - lengths[from]);
                 (cost(&taken[from + 1]) - cost(&taken[from])) / turns as f64
             };

@@ -18,7 +18,7 @@ use crate::{Failure, print};
 
 /// The time and memory that one process used.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(crate) struct Taken {
+pub(crate) struct ProcessUsage {
     /// Its exit code; absent when a signal ended it.
     pub(crate) code: Option<i32>,
     /// Processor time of all its threads, in the kernel and outside.
@@ -37,7 +37,7 @@ pub(crate) struct Taken {
     pub(crate) answered_ms: Option<f64>,
 }
 
-/// Runs `command` with its standard error closed and prints a [`Taken`].
+/// Runs `command` with its standard error closed and prints a [`ProcessUsage`].
 pub(crate) fn run(command: &[OsString]) -> Result<(), Failure> {
     let [program, args @ ..] = command else { return Err("launch needs a program".into()) };
     let mut command = Command::new(program);
@@ -63,7 +63,7 @@ pub(crate) fn run(command: &[OsString]) -> Result<(), Failure> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
     let user = usage.user_time().num_microseconds();
     let micros = user + usage.system_time().num_microseconds();
-    let taken = Taken {
+    let taken = ProcessUsage {
         code,
         cpu_ms: micros as f64 / 1e3,
         user_ms: user as f64 / 1e3,

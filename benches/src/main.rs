@@ -35,7 +35,7 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use args::{Args, Parsed};
+use args::{Args, BenchCommand};
 use sample::Plan;
 use table::{Row, Table};
 
@@ -43,10 +43,10 @@ use table::{Row, Table};
 pub(crate) type Failure = Box<dyn Error>;
 
 /// Measures one group of bars.
-type Group = fn(&Plan) -> Result<Vec<Row>, Failure>;
+type TableGroup = fn(&Plan) -> Result<Vec<Row>, Failure>;
 
 /// The groups, in the order of the table.
-const GROUPS: [(&str, Group); 9] = [
+const GROUPS: [(&str, TableGroup); 9] = [
     ("core", core_bars::measure),
     ("whole process", whole_bars::measure),
     ("wall", wall_bars::measure),
@@ -60,9 +60,9 @@ const GROUPS: [(&str, Group); 9] = [
 
 fn main() -> ExitCode {
     let result = match args::parse(std::env::args_os().skip(1)) {
-        Ok(Parsed::Measure(args)) => measure(&args),
-        Ok(Parsed::Launch(command)) => launch::run(&command).map(|()| ExitCode::SUCCESS),
-        Ok(Parsed::Help) => print(args::HELP).map(|()| ExitCode::SUCCESS),
+        Ok(BenchCommand::Measure(args)) => measure(&args),
+        Ok(BenchCommand::Launch(command)) => launch::run(&command).map(|()| ExitCode::SUCCESS),
+        Ok(BenchCommand::Help) => print(args::HELP).map(|()| ExitCode::SUCCESS),
         Err(error) => Err(error),
     };
     result.unwrap_or_else(|error| {

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::Failure;
-use crate::fixture::{MEMORY, has_memory};
+use crate::fixture::{MEMORY, has_memory_disk};
 use crate::sample::{Plan, Spread};
 use crate::spawn::Binary;
 use crate::table::{MEGABYTES, MILLIS, Row};
@@ -38,16 +38,16 @@ const FIRST: &str = "from writing the call until a socket that plays the provide
 /// Measures the group.
 pub(crate) fn measure(plan: &Plan) -> Result<Vec<Row>, Failure> {
     let binary = Binary::build()?;
-    if !has_memory() {
+    if !has_memory_disk() {
         return Ok(vec![Row::skipped(
             "the MCP server",
             "there is no /dev/shm to keep the state in",
         )]);
     }
-    let listed = plan.rounds(ROUNDS, || listing(&binary))?;
-    let reached = plan.rounds(ROUNDS, || first_request(&binary))?;
+    let listed = plan.rounds(ROUNDS, || time_tool_list(&binary))?;
+    let reached = plan.rounds(ROUNDS, || time_first_request(&binary))?;
     let calls = plan.pick(CALLS, 20);
-    let (server, runs) = waiting(&binary, calls)?;
+    let (server, runs) = measure_waiting_calls(&binary, calls)?;
     let what = format!("the server with {calls} calls that wait for {RUNS} runs");
     Ok(vec![
         Row::at_most("start until tools/list is answered", listed, 30.0, MILLIS).note(LIST),
@@ -151,7 +151,7 @@ impl Drop for Client {
 }
 
 /// Listens as a provider would, notes when requests begin and answers none of them.
-fn provider() -> Result<(String, Receiver<Instant>), Failure> {
+fn start_silent_provider() -> Result<(String, Receiver<Instant>), Failure> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let url = format!("http://{}", listener.local_addr()?);
     let (sender, arrivals) = channel();
@@ -169,7 +169,7 @@ fn provider() -> Result<(String, Receiver<Instant>), Failure> {
     Ok((url, arrivals))
 }
 
-fn listing(binary: &Binary) -> Result<f64, Failure> {
+fn time_tool_list(binary: &Binary) -> Result<f64, Failure> {
     let began = Instant::now();
     let mut client = Client::start(binary, "http://127.0.0.1:9")?;
     let id = client.ask("tools/list", &json!({}))?;
@@ -181,8 +181,8 @@ fn listing(binary: &Binary) -> Result<f64, Failure> {
     Ok(taken)
 }
 
-fn first_request(binary: &Binary) -> Result<f64, Failure> {
-    let (url, arrivals) = provider()?;
+fn time_first_request(binary: &Binary) -> Result<f64, Failure> {
+    let (url, arrivals) = start_silent_provider()?;
     let mut client = Client::start(binary, &url)?;
     let began = Instant::now();
     client.call("Delegate", &json!({ "tasks": [{ "label": "a", "prompt": "Look around" }] }))?;
@@ -192,8 +192,8 @@ fn first_request(binary: &Binary) -> Result<f64, Failure> {
 }
 
 /// Returns the memory of a server whose calls all wait, and that of the runs.
-fn waiting(binary: &Binary, calls: usize) -> Result<(f64, Spread), Failure> {
-    let (url, arrivals) = provider()?;
+fn measure_waiting_calls(binary: &Binary, calls: usize) -> Result<(f64, Spread), Failure> {
+    let (url, arrivals) = start_silent_provider()?;
     let mut client = Client::start(binary, &url)?;
     let runs: Vec<Value> =
         (0..RUNS).map(|nth| client.begin(&format!("r{nth}"))).collect::<Result<_, _>>()?;

@@ -17,7 +17,7 @@ use std::time::Instant;
 use tempfile::TempDir;
 
 use crate::Failure;
-use crate::fixture::{MEMORY, Place, has_memory, spread};
+use crate::fixture::{MEMORY, StateLocation, has_memory_disk, spread_subdirectories};
 use crate::spawn::target_dir;
 
 /// Files of one folder.
@@ -31,8 +31,8 @@ pub(crate) const UNTRACKED: usize = 5;
 
 /// A repository with a checkout, and room for state beside it.
 ///
-/// Checkouts made beside it stay until it goes: see `spread` in `fixture` for what removing many files does
-/// to the making of others in the next minutes.
+/// Checkouts made beside it stay until it is dropped: removing many files slows down the creation of others in the
+/// next minutes, see `spread_subdirectories` in `fixture`.
 #[derive(Debug)]
 pub(crate) struct Repo {
     dir: TempDir,
@@ -42,13 +42,13 @@ pub(crate) struct Repo {
 
 impl Repo {
     /// Makes a repository of so many files, with a few changes that are not committed.
-    pub(crate) fn make(files: usize, place: Place) -> Result<Self, Failure> {
+    pub(crate) fn make(files: usize, place: StateLocation) -> Result<Self, Failure> {
         let dir = match place {
-            Place::Memory if has_memory() => TempDir::new_in(MEMORY)?,
-            Place::Memory | Place::Disk => TempDir::new_in(target_dir()?)?,
+            StateLocation::Memory if has_memory_disk() => TempDir::new_in(MEMORY)?,
+            StateLocation::Memory | StateLocation::Disk => TempDir::new_in(target_dir()?)?,
         };
         let repo = Self { dir, files };
-        spread(repo.dir.path());
+        spread_subdirectories(repo.dir.path());
         fs::create_dir(repo.tree())?;
         repo.git(["init", "--quiet", "-b", "main", "."])?;
         repo.git(["config", "gc.auto", "0"])?;
@@ -78,7 +78,7 @@ impl Repo {
 
     /// Changes ten files all over the tree, and makes or changes five that are untracked.
     pub(crate) fn dirty(&self, round: usize) -> Result<(), Failure> {
-        self.change(&self.spread(CHANGED), round)
+        self.change(&self.evenly_spread_files(CHANGED), round)
     }
 
     /// Changes these files, and makes or changes five that are untracked.
@@ -107,7 +107,7 @@ impl Repo {
     }
 
     /// Names `count` files, spread evenly.
-    pub(crate) fn spread(&self, count: usize) -> Vec<String> {
+    pub(crate) fn evenly_spread_files(&self, count: usize) -> Vec<String> {
         let step = (self.files / count).max(1);
         (0..count.min(self.files)).map(|number| file(number * step)).collect()
     }
@@ -137,7 +137,13 @@ impl Repo {
         commit(&mut stream, "main", None, all, "as it was")?;
         for count in [1, 100, 1_000] {
             let name = format!("by_{count}");
-            commit(&mut stream, &name, Some("main"), self.spread(count).into_iter(), &name)?;
+            commit(
+                &mut stream,
+                &name,
+                Some("main"),
+                self.evenly_spread_files(count).into_iter(),
+                &name,
+            )?;
         }
         git.stdin.take().ok_or("git takes no input")?.write_all(stream.as_bytes())?;
         if git.wait()?.success() { Ok(()) } else { Err("git could not import".into()) }

@@ -6,13 +6,13 @@ use std::io::Write as _;
 use std::time::SystemTime;
 
 use adjutant_workspace::sandbox::SandboxHelper;
-use adjutant_workspace::space::{BackingChoice, Workspace};
+use adjutant_workspace::space::{Workspace, WorkspaceBackingChoice};
 use adjutant_workspace::{BaseCheckouts, BaseLeaseCost, MissingParents, RelPath};
 
 use crate::Failure;
 use crate::repos::{Repo, timed};
 use crate::sample::{Plan, Spread};
-use crate::space_bars::{least, make, open};
+use crate::space_bars::{make_workspace, open_workspaces, ratio_of_minima};
 use crate::table::{MILLIS, Row, TIMES};
 
 /// How many files change.
@@ -25,22 +25,29 @@ const SYNCS: &str =
 const MOVE: &str = "from the call until the base is leased; the base was unused";
 
 /// Keeping the work in an overlay workspace.
-pub(crate) fn commits(
+pub(crate) fn measure_commits(
     plan: &Plan,
     middle: &Repo,
     largest: &Repo,
     helper: &SandboxHelper,
 ) -> Result<Vec<Row>, Failure> {
-    let small = kept(plan, middle, 1, helper)?;
+    let small = time_commits(plan, middle, 1, helper)?;
     let mut taken = Vec::new();
     for count in CHANGED {
-        taken.push(kept(plan, largest, count, helper)?);
+        taken.push(time_commits(plan, largest, count, helper)?);
     }
-    Ok(follows("commit of", &taken, small, [middle.files, largest.files], Some(30.0), KEEP))
+    Ok(rows_by_change_size(
+        "commit of",
+        &taken,
+        small,
+        [middle.files, largest.files],
+        Some(30.0),
+        KEEP,
+    ))
 }
 
 /// What the syncs of a disk add, on a small repository.
-pub(crate) fn on_disk(
+pub(crate) fn measure_commits_on_disk(
     plan: &Plan,
     repo: &Repo,
     helper: &SandboxHelper,
@@ -50,14 +57,14 @@ pub(crate) fn on_disk(
         file.write_all(b"a line of text\n")?;
         Ok(timed(|| file.sync_data())?.0)
     })?;
-    let all = open(repo, BackingChoice::Overlay, helper)?;
+    let all = open_workspaces(repo, WorkspaceBackingChoice::Overlay, helper)?;
     let mut round = 0;
     let captured = plan.rounds(9, || -> Result<f64, Failure> {
         round += 1;
         repo.dirty(round)?;
         Ok(timed(|| all.repository().capture(SystemTime::now()))?.0)
     })?;
-    let kept = kept(plan, repo, 1, helper)?;
+    let kept = time_commits(plan, repo, 1, helper)?;
     let files = repo.files;
     Ok(vec![
         Row::info("sync of a new file on this disk", sync, MILLIS),
@@ -67,15 +74,20 @@ pub(crate) fn on_disk(
     ])
 }
 
-fn kept(plan: &Plan, repo: &Repo, count: usize, helper: &SandboxHelper) -> Result<Spread, Failure> {
-    let all = open(repo, BackingChoice::Overlay, helper)?;
-    let first = make(&all, "first")?;
+fn time_commits(
+    plan: &Plan,
+    repo: &Repo,
+    count: usize,
+    helper: &SandboxHelper,
+) -> Result<Spread, Failure> {
+    let all = open_workspaces(repo, WorkspaceBackingChoice::Overlay, helper)?;
+    let first = make_workspace(&all, "first")?;
     let mut round = 0;
     let rounds = if count == 1 { 15 } else { 5 };
     let taken = plan.rounds(rounds, || -> Result<f64, Failure> {
         round += 1;
-        let space = make(&all, &format!("commit-{count}-{round}"))?;
-        for path in repo.spread(count) {
+        let space = make_workspace(&all, &format!("commit-{count}-{round}"))?;
+        for path in repo.evenly_spread_files(count) {
             write(&space, &path, &format!("by child {round} of {count}: {path}\n"))?;
         }
         let (taken, kept) = timed(|| space.keep("Work of a child\n", SystemTime::now()))?;
@@ -98,21 +110,25 @@ fn write(space: &Workspace, path: &str, text: &str) -> Result<(), Failure> {
 }
 
 /// Measures moving an unused base to another tree.
-pub(crate) fn moves(
+pub(crate) fn measure_base_updates(
     plan: &Plan,
     middle: &Repo,
     largest: &Repo,
     helper: &SandboxHelper,
 ) -> Result<Vec<Row>, Failure> {
-    let small = moved(plan, middle, helper)?.remove(0);
-    let taken = moved(plan, largest, helper)?;
+    let small = time_base_updates(plan, middle, helper)?.remove(0);
+    let taken = time_base_updates(plan, largest, helper)?;
     let files = [middle.files, largest.files];
-    Ok(follows("move of an unused base by", &taken, small, files, None, MOVE))
+    Ok(rows_by_change_size("move of an unused base by", &taken, small, files, None, MOVE))
 }
 
-fn moved(plan: &Plan, repo: &Repo, helper: &SandboxHelper) -> Result<Vec<Spread>, Failure> {
+fn time_base_updates(
+    plan: &Plan,
+    repo: &Repo,
+    helper: &SandboxHelper,
+) -> Result<Vec<Spread>, Failure> {
     // The base of the earlier workspaces, which is unused now.
-    let all = open(repo, BackingChoice::Overlay, helper)?;
+    let all = open_workspaces(repo, WorkspaceBackingChoice::Overlay, helper)?;
     let repository = all.repository();
     let bases = BaseCheckouts::open(repository)?;
     let tree = |name: &str| -> Result<_, Failure> {
@@ -139,7 +155,7 @@ fn moved(plan: &Plan, repo: &Repo, helper: &SandboxHelper) -> Result<Vec<Spread>
 
 /// Rows that say whether a cost follows what changed: for ten times as much at most ten times the time, and
 /// for the same change nearly the same in a large repository as in a small one.
-fn follows(
+fn rows_by_change_size(
     what: &str,
     taken: &[Spread],
     small: Spread,
@@ -157,9 +173,9 @@ fn follows(
         rows.push(row.note(note));
     }
     if let [one, hundred, thousand] = taken {
-        let more = least(*thousand, *hundred);
+        let more = ratio_of_minima(*thousand, *hundred);
         rows.push(Row::at_most(format!("{what} 1000 files against 100"), more, 10.0, TIMES));
-        let size = least(*one, small);
+        let size = ratio_of_minima(*one, small);
         let name = format!("{what} 1 file, in {many} against in {few}");
         rows.push(Row::at_most(name, size, 1.5, TIMES));
     }

@@ -22,7 +22,7 @@ pub(crate) const GOAL: &str = "Have every part read by someone and say what is w
 
 /// The fake server's program.
 #[derive(Clone, Debug)]
-pub(crate) struct Program(PathBuf);
+pub(crate) struct FakeModelProgram(PathBuf);
 
 /// A server that runs until it is dropped, playing a parent and its children.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub(crate) struct Server {
 
 /// What the log says of one request.
 #[derive(Debug, Deserialize)]
-struct Arrival {
+struct LoggedRequest {
     at_ns: u64,
     status: u16,
     connection: u64,
@@ -45,14 +45,14 @@ struct Arrival {
 
 /// What a run sent.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Arrivals {
+pub(crate) struct RunRequests {
     /// From before the process was started until the server had its first request.
     pub(crate) first_ms: f64,
     /// How many connections were used.
     pub(crate) connections: f64,
 }
 
-impl Program {
+impl FakeModelProgram {
     /// Builds it where it is missing or stale.
     pub(crate) fn build() -> Result<Self, Failure> {
         build("adjutant-testkit", "fake-model").map(Self)
@@ -62,7 +62,7 @@ impl Program {
 impl Server {
     /// Starts to listen; every answer waits `delay_ms`.
     pub(crate) fn start(
-        program: &Program,
+        program: &FakeModelProgram,
         dir: &Path,
         load: Load,
         delay_ms: u64,
@@ -70,7 +70,7 @@ impl Server {
         let Load { children, turns } = load;
         let name = format!("server_{children}_{turns}_{delay_ms}");
         let (script, log) = (dir.join(format!("{name}.toml")), dir.join(format!("{name}.log")));
-        fs::write(&script, play(load)?)?;
+        fs::write(&script, script_for_load(load)?)?;
         let mut command = Command::new(&program.0);
         command.args(["--api", "anthropic", "--delay-ms", &delay_ms.to_string(), "--no-bodies"]);
         command.arg("--script").arg(&script).arg("--log").arg(&log);
@@ -87,12 +87,12 @@ impl Server {
     /// Returns what arrived since `began_ns`; an error unless it is exactly what the load asks.
     ///
     /// A run that a limit cut short would be a fast one.
-    pub(crate) fn since(&self, began_ns: u64) -> Result<Arrivals, Failure> {
+    pub(crate) fn since(&self, began_ns: u64) -> Result<RunRequests, Failure> {
         let log = fs::read_to_string(&self.log)?;
         let mut arrivals = log
             .lines()
             .map(serde_json::from_str)
-            .collect::<Result<Vec<Arrival>, serde_json::Error>>()?;
+            .collect::<Result<Vec<LoggedRequest>, serde_json::Error>>()?;
         arrivals.retain(|arrival| arrival.at_ns >= began_ns);
         // The parent hands down and sums up; each child reads and reports.
         let expected = 2 + self.load.children * (self.load.turns + 1);
@@ -104,7 +104,7 @@ impl Server {
         let first_ns = arrivals.iter().map(|arrival| arrival.at_ns).min().unwrap_or(began_ns);
         let used: BTreeSet<u64> = arrivals.iter().map(|arrival| arrival.connection).collect();
         let first_ms = (first_ns - began_ns) as f64 / 1e6;
-        Ok(Arrivals { first_ms, connections: used.len() as f64 })
+        Ok(RunRequests { first_ms, connections: used.len() as f64 })
     }
 }
 
@@ -117,7 +117,7 @@ impl Drop for Server {
 }
 
 /// Writes what the server says to the parent and to its children.
-fn play(Load { children, turns }: Load) -> Result<String, Failure> {
+fn script_for_load(Load { children, turns }: Load) -> Result<String, Failure> {
     // The strings of JSON are strings of TOML.
     let quoted = |text: &str| serde_json::to_string(text);
     let tasks: Vec<_> = (1..=children).map(task).collect();

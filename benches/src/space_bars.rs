@@ -6,10 +6,10 @@
 use std::path::Path;
 use std::time::{Instant, SystemTime};
 
-use adjutant_workspace::sandbox::{NetworkAccess, SandboxHelper};
-use adjutant_workspace::space::{BackingChoice, Workspace, WorkspaceOptions, Workspaces};
+use adjutant_workspace::sandbox::SandboxHelper;
+use adjutant_workspace::space::{Workspace, WorkspaceBackingChoice, WorkspaceOptions, Workspaces};
 
-use crate::fixture::Place;
+use crate::fixture::StateLocation;
 use crate::repos::{CHANGED, Repo, UNTRACKED, timed};
 use crate::sample::{Plan, Spread};
 use crate::spawn::Binary;
@@ -43,7 +43,7 @@ pub(crate) fn measure(plan: &Plan) -> Result<Vec<Row>, Failure> {
     let mut repos = Vec::new();
     for files in SIZES.into_iter().filter(|files| !plan.quick || *files <= 10_000) {
         say(&format!("making a repository of {files} files …"));
-        repos.push(Repo::make(files, Place::Memory)?);
+        repos.push(Repo::make(files, StateLocation::Memory)?);
     }
     let (Some(largest), Some(middle)) = (repos.last(), repos.get(1)) else {
         return Err("there is no repository to measure on".into());
@@ -59,62 +59,65 @@ pub(crate) fn measure(plan: &Plan) -> Result<Vec<Row>, Failure> {
         }
         rows.extend(more);
     };
-    add(writer_bars::eight(plan, largest)?);
-    add(captures(plan, &repos, &helper)?);
-    add(ready(plan, &repos, &helper)?);
-    add(result_bars::commits(plan, middle, largest, &helper)?);
-    add(writer_bars::spawns(plan, middle, &helper)?);
-    add(writer_bars::sandboxes(plan, middle, largest, &helper)?);
-    add(writer_bars::idle(largest, &helper)?);
-    add(result_bars::moves(plan, middle, largest, &helper)?);
-    add(at_once(middle, &helper)?);
-    add(result_bars::on_disk(plan, &Repo::make(middle.files, Place::Disk)?, &helper)?);
+    add(writer_bars::measure_eight_writers(plan, largest)?);
+    add(writer_bars::measure_first_use(plan, largest)?);
+    largest.dirty(0)?;
+    add(measure_captures(plan, &repos, &helper)?);
+    add(measure_creation(plan, &repos, &helper)?);
+    add(result_bars::measure_commits(plan, middle, largest, &helper)?);
+    add(writer_bars::measure_sandboxed_calls(plan, middle, &helper)?);
+    add(writer_bars::measure_sandboxes(plan, middle, largest, &helper)?);
+    add(writer_bars::measure_idle_workspace(largest, &helper)?);
+    add(result_bars::measure_base_updates(plan, middle, largest, &helper)?);
+    add(measure_concurrent_worktrees(middle, &helper)?);
+    add(result_bars::measure_commits_on_disk(
+        plan,
+        &Repo::make(middle.files, StateLocation::Disk)?,
+        &helper,
+    )?);
     say("removing the repositories …");
     Ok(rows)
 }
 
 /// Opens the workspaces of a repository, each kind with a state directory of its own.
-pub(crate) fn open(
+pub(crate) fn open_workspaces(
     repo: &Repo,
-    wish: BackingChoice,
+    wish: WorkspaceBackingChoice,
     helper: &SandboxHelper,
 ) -> Result<Workspaces, Failure> {
-    let state = repo.beside(if wish == BackingChoice::Worktree { "worktrees" } else { "state" });
-    let options = WorkspaceOptions {
-        backing: wish,
-        network: NetworkAccess::Off,
-        include_ignored: Vec::new(),
-        reserved: Vec::new(),
-        reproducible: false,
-        helper: helper.clone(),
-        closed: Vec::new(),
-    };
+    let state =
+        repo.beside(if wish == WorkspaceBackingChoice::Worktree { "worktrees" } else { "state" });
+    let options = WorkspaceOptions { backing: wish, ..WorkspaceOptions::new(helper.clone()) };
     Ok(Workspaces::open(&repo.tree(), &state, options)?)
 }
 
 /// Makes a workspace of the one batch there is.
-pub(crate) fn make(all: &Workspaces, child: &str) -> Result<Workspace, Failure> {
+pub(crate) fn make_workspace(all: &Workspaces, child: &str) -> Result<Workspace, Failure> {
     Ok(all.make(RUN, child, "batch", None)?)
 }
 
 /// Returns the least of one as a part of the least of the other.
-pub(crate) fn least(one: Spread, other: Spread) -> Spread {
+pub(crate) fn ratio_of_minima(one: Spread, other: Spread) -> Spread {
     Spread::exact(one.min / other.min)
 }
 
 /// The state of the user's tree as a commit, against one look by git.
-fn captures(plan: &Plan, repos: &[Repo], helper: &SandboxHelper) -> Result<Vec<Row>, Failure> {
+fn measure_captures(
+    plan: &Plan,
+    repos: &[Repo],
+    helper: &SandboxHelper,
+) -> Result<Vec<Row>, Failure> {
     let mut rows = Vec::new();
     for repo in repos.iter().filter(|repo| repo.files >= CAPTURED_FROM) {
-        let all = open(repo, BackingChoice::Overlay, helper)?;
+        let all = open_workspaces(repo, WorkspaceBackingChoice::Overlay, helper)?;
         let cases = [
-            (repo.spread(CHANGED), "15 changes"),
+            (repo.evenly_spread_files(CHANGED), "15 changes"),
             (repo.in_few_folders(MOST_CHANGED), "200 changes, ten in a folder,"),
-            (repo.spread(MOST_CHANGED), "200 changes all over the tree"),
+            (repo.evenly_spread_files(MOST_CHANGED), "200 changes all over the tree"),
         ];
         for (paths, changes) in cases {
             repo.clean()?;
-            let [ours, theirs] = captured(plan, repo, &all, &paths)?;
+            let [ours, theirs] = time_captures(plan, repo, &all, &paths)?;
             let of = format!("{changes} in {} files", repo.files);
             rows.push(Row::info(format!("git status, {of}"), theirs, MILLIS));
             rows.push(Row::info(format!("capture of the user's tree, {of}"), ours, MILLIS));
@@ -129,7 +132,7 @@ fn captures(plan: &Plan, repos: &[Repo], helper: &SandboxHelper) -> Result<Vec<R
 }
 
 /// Returns what a capture takes, and what git takes for its status.
-fn captured(
+fn time_captures(
     plan: &Plan,
     repo: &Repo,
     all: &Workspaces,
@@ -158,17 +161,21 @@ fn captured(
 }
 
 /// Workspaces of both kinds, beside `git worktree add`.
-fn ready(plan: &Plan, repos: &[Repo], helper: &SandboxHelper) -> Result<Vec<Row>, Failure> {
+fn measure_creation(
+    plan: &Plan,
+    repos: &[Repo],
+    helper: &SandboxHelper,
+) -> Result<Vec<Row>, Failure> {
     let (mut rows, mut fallback, mut medians) = (Vec::new(), Vec::new(), Vec::new());
-    for (repo, overlay) in repos.iter().zip(overlays(plan, repos, helper)?) {
-        let [git, own] = worktrees(plan, repo, helper)?;
+    for (repo, overlay) in repos.iter().zip(time_overlays(plan, repos, helper)?) {
+        let [git, own] = time_worktrees(plan, repo, helper)?;
         let files = repo.files;
         medians.push(overlay.median);
         rows.push(Row::info(format!("git worktree add, {files} files"), git, MILLIS));
         let what = format!("overlay workspace ready, {files} files");
         rows.push(Row::at_most(what, overlay, 20.0, MILLIS).note(READY));
         let what = format!("work tree against git worktree add, {files} files");
-        fallback.push(Row::at_most(what, least(own, git), 1.05, TIMES).note(FALLBACK));
+        fallback.push(Row::at_most(what, ratio_of_minima(own, git), 1.05, TIMES).note(FALLBACK));
     }
     let Spread { min, max, .. } = Spread::of(medians);
     let what = "overlay workspace ready, slowest size against fastest";
@@ -178,17 +185,21 @@ fn ready(plan: &Plan, repos: &[Repo], helper: &SandboxHelper) -> Result<Vec<Row>
 }
 
 /// Returns what an overlay workspace takes in each of the repositories, which take turns.
-fn overlays(plan: &Plan, repos: &[Repo], helper: &SandboxHelper) -> Result<Vec<Spread>, Failure> {
+fn time_overlays(
+    plan: &Plan,
+    repos: &[Repo],
+    helper: &SandboxHelper,
+) -> Result<Vec<Spread>, Failure> {
     let mut all = Vec::new();
     for repo in repos {
-        let spaces = open(repo, BackingChoice::Overlay, helper)?;
+        let spaces = open_workspaces(repo, WorkspaceBackingChoice::Overlay, helper)?;
         // Stays, so that the others find their base and the captured state.
-        let first = make(&spaces, "first")?;
+        let first = make_workspace(&spaces, "first")?;
         all.push((spaces, first, Vec::new()));
     }
     for round in 0..plan.pick(31, 7) {
         for (spaces, _, taken) in &mut all {
-            let (time, space) = timed(|| make(spaces, &format!("overlay-{round}")))?;
+            let (time, space) = timed(|| make_workspace(spaces, &format!("overlay-{round}")))?;
             taken.push(time);
             space.close()?;
         }
@@ -202,17 +213,21 @@ fn overlays(plan: &Plan, repos: &[Repo], helper: &SandboxHelper) -> Result<Vec<S
 }
 
 /// Returns what git takes, and what ours takes.
-fn worktrees(plan: &Plan, repo: &Repo, helper: &SandboxHelper) -> Result<[Spread; 2], Failure> {
-    let all = open(repo, BackingChoice::Worktree, helper)?;
+fn time_worktrees(
+    plan: &Plan,
+    repo: &Repo,
+    helper: &SandboxHelper,
+) -> Result<[Spread; 2], Failure> {
+    let all = open_workspaces(repo, WorkspaceBackingChoice::Worktree, helper)?;
     // Captures the state of the batch.
-    make(&all, "first")?;
+    make_workspace(&all, "first")?;
     let (mut theirs, mut ours) = (Vec::new(), Vec::new());
     let rounds = if repo.files < 10_000 { 9 } else { 5 };
     for round in 0..plan.pick(rounds, 2) {
         let place = repo.beside(&format!("git-{round}"));
         // Both stay until the repository goes, see `Repo`.
-        let git = || timed(|| added(repo, &place));
-        let own = || timed(|| make(&all, &format!("worktree-{round}")));
+        let git = || timed(|| add_git_worktree(repo, &place));
+        let own = || timed(|| make_workspace(&all, &format!("worktree-{round}")));
         let ((git, _), (own, _space)) = if round % 2 == 0 {
             (git()?, own()?)
         } else {
@@ -225,19 +240,19 @@ fn worktrees(plan: &Plan, repo: &Repo, helper: &SandboxHelper) -> Result<[Spread
     Ok([theirs, ours].map(Spread::of))
 }
 
-fn added(repo: &Repo, place: &Path) -> Result<String, Failure> {
+pub(crate) fn add_git_worktree(repo: &Repo, place: &Path) -> Result<String, Failure> {
     let words = ["worktree", "add", "--quiet", "--detach"].map(AsRef::as_ref);
     repo.git(words.into_iter().chain([place.as_os_str(), "HEAD".as_ref()]))
 }
 
 /// Eight work trees at the same time: ours, and what becomes of git's own.
-fn at_once(repo: &Repo, helper: &SandboxHelper) -> Result<Vec<Row>, Failure> {
-    let all = open(repo, BackingChoice::Worktree, helper)?;
+fn measure_concurrent_worktrees(repo: &Repo, helper: &SandboxHelper) -> Result<Vec<Row>, Failure> {
+    let all = open_workspaces(repo, WorkspaceBackingChoice::Worktree, helper)?;
     let made = std::thread::scope(|scope| {
         let one = |number| {
             let all = &all;
             // What a thread cannot send back as an error is one that is lost.
-            scope.spawn(move || make(all, &format!("at-once-{number}")).ok())
+            scope.spawn(move || make_workspace(all, &format!("at-once-{number}")).ok())
         };
         let threads: Vec<_> = (0..AT_ONCE).map(one).collect();
         threads.into_iter().filter_map(|thread| thread.join().ok().flatten()).collect::<Vec<_>>()

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use crate::Failure;
 use crate::args::LAUNCH;
-use crate::launch::Taken;
+use crate::launch::ProcessUsage;
 use crate::say;
 
 /// The `adjutant` binary of this very source tree, built for release.
@@ -29,7 +29,7 @@ impl Binary {
     }
 
     /// Runs `adjutant` with `args`, in an environment without settings, and returns what it took.
-    pub(crate) fn run(&self, dir: &Path, args: &[OsString]) -> Result<Taken, Failure> {
+    pub(crate) fn run(&self, dir: &Path, args: &[OsString]) -> Result<ProcessUsage, Failure> {
         self.run_in(dir, args, &[])
     }
 
@@ -39,7 +39,7 @@ impl Binary {
         dir: &Path,
         args: &[OsString],
         vars: &[(&str, &OsStr)],
-    ) -> Result<Taken, Failure> {
+    ) -> Result<ProcessUsage, Failure> {
         let output = Command::new(&self.launcher)
             .arg(LAUNCH)
             .arg(&self.path)
@@ -52,7 +52,7 @@ impl Binary {
         if !output.status.success() {
             return Err(format!("adjutant could not be measured with {args:?}").into());
         }
-        let taken: Taken = serde_json::from_slice(&output.stdout)?;
+        let taken: ProcessUsage = serde_json::from_slice(&output.stdout)?;
         match taken.code {
             Some(0) => Ok(taken),
             code => Err(format!("adjutant ended with {code:?}: {args:?}").into()),

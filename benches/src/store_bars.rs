@@ -16,7 +16,7 @@ use adjutant_store::{
 use tempfile::TempDir;
 
 use crate::Failure;
-use crate::history::{Driver, roomy, run_id, session};
+use crate::history::{TreeDriver, run_id, session, unlimited_policy};
 use crate::registry_bars;
 use crate::sample::{Plan, Spread, cpu_micros};
 use crate::spawn::target_dir;
@@ -27,27 +27,27 @@ after its own are durable. The engine itself is not counted: only strace could";
 
 /// Measures the group.
 pub(crate) fn measure(plan: &Plan) -> Result<Vec<Row>, Failure> {
-    let mut rows = appends(plan)?;
-    rows.push(records_per_sync(plan)?);
-    rows.extend(reading(plan)?);
+    let mut rows = measure_appends(plan)?;
+    rows.push(measure_records_per_sync(plan)?);
+    rows.extend(measure_reading(plan)?);
     rows.push(registry_bars::measure(plan)?);
     Ok(rows)
 }
 
 /// A line of a conversation, as long as the bar's record.
-fn said(bytes: usize) -> Event {
+fn message_event(bytes: usize) -> Event {
     Event::Late { session: session(1), what: "line".into(), text: "x".repeat(bytes) }
 }
 
 /// A synced append and a bare write with its sync, in turns on the same disk.
-fn appends(plan: &Plan) -> Result<Vec<Row>, Failure> {
+fn measure_appends(plan: &Plan) -> Result<Vec<Row>, Failure> {
     let dir = TempDir::new_in(target_dir()?)?;
     let run = StateDir::open(&dir.path().join("home"))?.create_run(run_id(1))?;
     let lock = run.lock()?;
     let (send, reports) = mpsc::channel();
     let mut journal = lock.create_journal::<Event>(move |report| drop(send.send(report)))?;
     let mut bare = File::create(dir.path().join("bare"))?;
-    let (event, line) = (said(1_930), vec![b'x'; 2_048]);
+    let (event, line) = (message_event(1_930), vec![b'x'; 2_048]);
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     let micros = |since: Instant| since.elapsed().as_secs_f64() * 1e6;
     for _ in 0..plan.pick(500, 20) {
@@ -80,12 +80,12 @@ fn appends(plan: &Plan) -> Result<Vec<Row>, Failure> {
 }
 
 /// A file that counts its syncs.
-struct Counting {
+struct SyncCountingFile {
     file: File,
     syncs: Arc<AtomicUsize>,
 }
 
-impl Disk for Counting {
+impl Disk for SyncCountingFile {
     fn write_all_at_end(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.file.write_all(bytes)
     }
@@ -101,15 +101,15 @@ impl Disk for Counting {
 }
 
 /// How many records share a sync when eight children write on their own.
-fn records_per_sync(plan: &Plan) -> Result<Row, Failure> {
+fn measure_records_per_sync(plan: &Plan) -> Result<Row, Failure> {
     let turns = plan.pick(2_000, 80);
     let file = tempfile::tempfile_in(target_dir()?)?;
     let syncs = Arc::new(AtomicUsize::new(0));
-    let disk = Counting { file, syncs: Arc::clone(&syncs) };
+    let disk = SyncCountingFile { file, syncs: Arc::clone(&syncs) };
     let (send, reports) = mpsc::channel::<Result<RecordNumber, JournalError>>();
     let start = JournalPosition::start(run_id(1));
     let mut journal = Journal::start(disk, start, move |report| drop(send.send(report)))?;
-    let event = said(400);
+    let event = message_event(400);
     let mut chance = 1_u32;
     // When children go on that think, and the records that the others wait for.
     let mut thinking = BinaryHeap::from([Reverse(Instant::now()); 8]);
@@ -143,7 +143,7 @@ fn records_per_sync(plan: &Plan) -> Result<Row, Failure> {
 }
 
 /// Reading a journal back.
-fn reading(plan: &Plan) -> Result<Vec<Row>, Failure> {
+fn measure_reading(plan: &Plan) -> Result<Vec<Row>, Failure> {
     let dir = TempDir::new_in(target_dir()?)?;
     let home = StateDir::open(&dir.path().join("home"))?;
     let saved = write_run(&home, plan.pick(100_000, 2_000), 256)?;
@@ -183,7 +183,8 @@ pub(crate) fn write_run(
     };
     // A turn leaves four records; a child some more for its beginning and its end.
     let (children, turns) = (events / 500, 124);
-    let mut driver = Driver::begin(run_id(1), &roomy(adjutant_core::Preset::Scout), &mut sink)?;
+    let mut driver =
+        TreeDriver::begin(run_id(1), &unlimited_policy(adjutant_core::Preset::Scout), &mut sink)?;
     driver.delegate(children)?;
     driver.finish(turns, read_bytes)?;
     if driver.tree.outcome().is_none() {

@@ -16,7 +16,7 @@ use adjutant_formats::prd::PrdOutcome as Written;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::fixture::{Place, has_memory};
+use crate::fixture::{StateLocation, has_memory_disk};
 use crate::repos::{Repo, timed};
 use crate::sample::{Plan, Spread, cpu_micros};
 use crate::spawn::{Binary, target_dir};
@@ -40,7 +40,7 @@ const CHAIN: &str = "`adjutant story --story` for the last of a chain against th
 
 /// What one call of markers took, in milliseconds, phase by phase.
 #[derive(Clone, Copy, Debug, Default)]
-struct Phases {
+struct DelegationPhases {
     admitted: f64,
     space_made: f64,
     worked: f64,
@@ -51,42 +51,42 @@ struct Phases {
 }
 
 /// One of them.
-type Phase = fn(&Phases) -> f64;
+type Phase = fn(&DelegationPhases) -> f64;
 
 /// Measures the group.
 pub(crate) fn measure(plan: &Plan) -> Result<Vec<Row>, Failure> {
-    let mut rows = answers(plan)?;
-    rows.push(prds(plan)?);
+    let mut rows = measure_marker_searches(plan)?;
+    rows.push(measure_prd_update(plan)?);
     let binary = Binary::build()?;
-    rows.push(chain(plan, &binary)?);
-    if has_memory() {
-        let repo = Repo::make(FILES, Place::Memory)?;
-        rows.extend(delegations(plan, &binary, &repo, 1, "in memory", Some(80.0))?);
-        rows.extend(delegations(plan, &binary, &repo, 10, "in memory", Some(400.0))?);
+    rows.push(measure_chain(plan, &binary)?);
+    if has_memory_disk() {
+        let repo = Repo::make(FILES, StateLocation::Memory)?;
+        rows.extend(measure_delegations(plan, &binary, &repo, 1, "in memory", Some(80.0))?);
+        rows.extend(measure_delegations(plan, &binary, &repo, 10, "in memory", Some(400.0))?);
     } else {
         rows.push(Row::skipped("delegations of a story", "there is no /dev/shm"));
     }
-    let repo = Repo::make(FILES, Place::Disk)?;
-    rows.extend(delegations(plan, &binary, &repo, 1, "on disk", None)?);
-    rows.extend(delegations(plan, &binary, &repo, 10, "on disk", None)?);
+    let repo = Repo::make(FILES, StateLocation::Disk)?;
+    rows.extend(measure_delegations(plan, &binary, &repo, 1, "on disk", None)?);
+    rows.extend(measure_delegations(plan, &binary, &repo, 10, "on disk", None)?);
     Ok(rows)
 }
 
 /// Searching answers of 1 MB for markers.
-fn answers(plan: &Plan) -> Result<Vec<Row>, Failure> {
+fn measure_marker_searches(plan: &Plan) -> Result<Vec<Row>, Failure> {
     let prose =
         "Some prose about [the matter], with `code`, [delegate: and brackets that lead nowhere.\n";
     let blocks =
         "- an item\n  - `one` below\n1. a number\n\n## A heading\n\n> quoted\n\n| a | table |\n";
     Ok(vec![
-        answer(plan, "find the markers of a 1 MB answer", prose)?,
-        answer(plan, "find the markers of 1 MB of short list items", "- an item\n")?,
-        answer(plan, "find the markers of 1 MB of short blocks", blocks)?,
+        measure_marker_search(plan, "find the markers of a 1 MB answer", prose)?,
+        measure_marker_search(plan, "find the markers of 1 MB of short list items", "- an item\n")?,
+        measure_marker_search(plan, "find the markers of 1 MB of short blocks", blocks)?,
     ])
 }
 
 /// Searching an answer that consists of `part`, with a marker before and one after.
-fn answer(plan: &Plan, what: &str, part: &str) -> Result<Row, Failure> {
+fn measure_marker_search(plan: &Plan, what: &str, part: &str) -> Result<Row, Failure> {
     let mut text = "[delegate:Implement the first part:4]\n".to_owned();
     while text.len() < ANSWER_BYTES {
         text.push_str(part);
@@ -104,7 +104,7 @@ fn answer(plan: &Plan, what: &str, part: &str) -> Result<Row, Failure> {
 }
 
 /// Opening a PRD of a thousand stories and writing the outcome of one into it.
-fn prds(plan: &Plan) -> Result<Row, Failure> {
+fn measure_prd_update(plan: &Plan) -> Result<Row, Failure> {
     let dir = TempDir::new_in(target_dir()?)?;
     let path = dir.path().join("prd.json");
     let story = |number: usize| {
@@ -123,7 +123,7 @@ fn prds(plan: &Plan) -> Result<Row, Failure> {
     let taken = plan.rounds(15, || -> Result<f64, Failure> {
         fs::write(&path, &text)?;
         round += 1;
-        let outcome = written(round);
+        let outcome = story_outcome(round);
         let (taken, _) = timed(|| {
             let mut file = PrdFile::open(&path).map_err(|error| error.to_string())?;
             file.save("US-0500", &outcome).map_err(|error| error.to_string())
@@ -134,7 +134,7 @@ fn prds(plan: &Plan) -> Result<Row, Failure> {
     Ok(Row::at_most(name, taken, 50.0, MILLIS).note(PRD))
 }
 
-fn written(round: usize) -> Written {
+fn story_outcome(round: usize) -> Written {
     Written {
         passes: true,
         run: format!("run_{round}"),
@@ -153,9 +153,9 @@ fn written(round: usize) -> Written {
 }
 
 /// The last story of a chain against the second: what one takes must not grow with those before it.
-fn chain(plan: &Plan, binary: &Binary) -> Result<Row, Failure> {
+fn measure_chain(plan: &Plan, binary: &Binary) -> Result<Row, Failure> {
     let stories = plan.pick(60, 8);
-    let place = if has_memory() { Place::Memory } else { Place::Disk };
+    let place = if has_memory_disk() { StateLocation::Memory } else { StateLocation::Disk };
     let repo = Repo::make(FILES, place)?;
     let id = |number: usize| format!("S-{number:03}");
     let story = |number: usize| {
@@ -168,7 +168,7 @@ fn chain(plan: &Plan, binary: &Binary) -> Result<Row, Failure> {
     fs::write(&script, chain_script().to_string())?;
     let mut taken = Vec::new();
     for number in 1..=stories {
-        taken.push(chained(binary, &repo, &prd, &script, &id(number))?);
+        taken.push(time_story(binary, &repo, &prd, &script, &id(number))?);
     }
     // The first makes the base.
     let median = |part: &[f64]| Spread::of(part.to_vec()).median;
@@ -181,12 +181,12 @@ fn chain_script() -> Value {
     let made = json!({ "tool": "Write", "args": { "file_path": "made/{{label}}.txt", "content": "made\n" } });
     json!({ "turn": [
         { "agent": "story", "call": [made] },
-        { "agent": "story", "call": [returned()] },
+        { "agent": "story", "call": [return_call()] },
     ] })
 }
 
 /// Works on one story of a chain; returns the processor time it took.
-fn chained(
+fn time_story(
     binary: &Binary,
     repo: &Repo,
     prd: &Path,
@@ -203,7 +203,7 @@ fn chained(
 }
 
 /// A story whose agent hands so many tasks down in one answer.
-fn delegations(
+fn measure_delegations(
     plan: &Plan,
     binary: &Binary,
     repo: &Repo,
@@ -216,7 +216,7 @@ fn delegations(
     let mut taken = Vec::new();
     // The first makes the base.
     for round in 0..=plan.pick(11, 2) {
-        let phases = delegation(binary, repo, &script, children, round)?;
+        let phases = time_delegation(binary, repo, &script, children, round)?;
         if round > 0 {
             taken.push(phases);
         }
@@ -250,7 +250,7 @@ fn script_for(children: usize) -> Value {
     let markers: String = (1..=children).map(|nth| format!("[delegate:part-{nth}:1]\n")).collect();
     let made =
         |path: &str| json!({ "tool": "Write", "args": { "file_path": path, "content": "made\n" } });
-    let back = returned();
+    let back = return_call();
     json!({ "turn": [
         { "agent": "story", "text": markers },
         { "agent": "story", "call": [back] },
@@ -260,7 +260,7 @@ fn script_for(children: usize) -> Value {
 }
 
 /// The call by which an agent hands back that all is done.
-fn returned() -> Value {
+fn return_call() -> Value {
     json!({ "tool": "Return", "args": {
         "status": "completed",
         "summary": "All of it was made. It is in the files.",
@@ -269,13 +269,13 @@ fn returned() -> Value {
     } })
 }
 
-fn delegation(
+fn time_delegation(
     binary: &Binary,
     repo: &Repo,
     script: &Path,
     children: usize,
     round: usize,
-) -> Result<Phases, Failure> {
+) -> Result<DelegationPhases, Failure> {
     // Another file each time: what an earlier run did for a story of the same one is not done twice.
     let prd = repo.beside(&format!("prd-{children}-{round}.json"));
     let story = json!({ "id": "US-001", "title": "Make the parts", "passes": false });
@@ -299,7 +299,7 @@ fn delegation(
     }
     let events = String::from_utf8_lossy(&ended.stdout).into_owned();
     let run = events.lines().find_map(run_of).ok_or("the events name no run")?;
-    phases(&fs::read_to_string(home.join("runs").join(run).join("journal.jsonl"))?, children)
+    read_phases(&fs::read_to_string(home.join("runs").join(run).join("journal.jsonl"))?, children)
 }
 
 /// Returns the run that an event belongs to.
@@ -309,7 +309,7 @@ fn run_of(line: &str) -> Option<String> {
 }
 
 /// Reads the phases of the one call from a journal.
-fn phases(journal: &str, children: usize) -> Result<Phases, Failure> {
+fn read_phases(journal: &str, children: usize) -> Result<DelegationPhases, Failure> {
     let mut records = Vec::new();
     for line in journal.lines() {
         let record: Value = serde_json::from_str(line)?;
@@ -332,7 +332,7 @@ fn phases(journal: &str, children: usize) -> Result<Phases, Failure> {
     let (started, made, kept, merged) =
         (last("started")?, last("space_made")?, last("space_kept")?, last("merged")?);
     let ended = last("ended")?;
-    Ok(Phases {
+    Ok(DelegationPhases {
         admitted: started - asked,
         space_made: made - started,
         worked: ended - made,

@@ -47,7 +47,7 @@ impl Row {
     pub(crate) fn at_most(what: impl Into<String>, value: Spread, bar: f64, unit: Unit) -> Self {
         let holds = Some(value.median <= bar);
         Self {
-            bar: Some(format!("≤ {}", plain(bar, unit))),
+            bar: Some(format!("≤ {}", format_bar(bar, unit))),
             holds,
             ..Self::info(what, value, unit)
         }
@@ -57,7 +57,7 @@ impl Row {
     pub(crate) fn above(what: impl Into<String>, value: Spread, bar: f64, unit: Unit) -> Self {
         let holds = Some(value.median > bar);
         Self {
-            bar: Some(format!("> {}", plain(bar, unit))),
+            bar: Some(format!("> {}", format_bar(bar, unit))),
             holds,
             ..Self::info(what, value, unit)
         }
@@ -87,18 +87,18 @@ impl Row {
 }
 
 /// Returns a bar without digits that say nothing.
-fn plain(bar: f64, Unit(suffix, _): Unit) -> String {
+fn format_bar(bar: f64, Unit(suffix, _): Unit) -> String {
     format!("{bar}{suffix}")
 }
 
 /// All lines, by group.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Table {
-    groups: Vec<Group>,
+    groups: Vec<TableGroup>,
 }
 
 #[derive(Debug, Serialize)]
-struct Group {
+struct TableGroup {
     name: String,
     rows: Vec<Row>,
 }
@@ -106,7 +106,7 @@ struct Group {
 impl Table {
     /// Adds a group.
     pub(crate) fn add(&mut self, name: &str, rows: Vec<Row>) {
-        self.groups.push(Group { name: name.to_owned(), rows });
+        self.groups.push(TableGroup { name: name.to_owned(), rows });
     }
 
     /// Says whether every bar holds.

@@ -28,13 +28,16 @@ const STEPS: [TaskStatus; 2] = [TaskStatus::InProgress, TaskStatus::Researching]
 const SYNCED: &str = "the whole process: start, lock, read, write, sync and replace both files on the disk of the target directory";
 
 /// Measures what the core takes to read both files, judge a step and make both anew.
-pub(crate) fn update(plan: &Plan) -> Result<Row, Failure> {
+pub(crate) fn measure_update(plan: &Plan) -> Result<Row, Failure> {
     let count = plan.pick(1_000, 50);
-    let (mut todo, mut state) = files(count)?;
+    let (mut todo, mut state) = task_files(count)?;
     let mut taken = Vec::new();
     for round in 0..plan.pick(ROUNDS, 2) {
-        let change =
-            TaskChange::SetStatus { number: middle(count)?, to: STEPS[round % 2], reason: None };
+        let change = TaskChange::SetStatus {
+            number: middle_task(count)?,
+            to: STEPS[round % 2],
+            reason: None,
+        };
         let mut changed = None;
         taken.push(
             cpu_micros(|| {
@@ -50,9 +53,9 @@ pub(crate) fn update(plan: &Plan) -> Result<Row, Failure> {
 }
 
 /// Measures `adjutant task set` on a disk.
-pub(crate) fn through_the_binary(plan: &Plan, binary: &Binary) -> Result<Vec<Row>, Failure> {
+pub(crate) fn measure_task_set(plan: &Plan, binary: &Binary) -> Result<Vec<Row>, Failure> {
     let count = plan.pick(1_000, 50);
-    let (todo, state) = files(count)?;
+    let (todo, state) = task_files(count)?;
     let dir = TempDir::new_in(target_dir()?)?;
     let folder = dir.path().join(FOLDER);
     fs::create_dir_all(&folder)?;
@@ -60,7 +63,7 @@ pub(crate) fn through_the_binary(plan: &Plan, binary: &Binary) -> Result<Vec<Row
     fs::write(folder.join("state.json"), state)?;
     let (mut cpu, mut wall) = (Vec::new(), Vec::new());
     for round in 0..plan.pick(ROUNDS, 2) {
-        let number = middle(count)?.to_string();
+        let number = middle_task(count)?.to_string();
         let args = ["task", "set", &number, STEPS[round % 2].as_str()].map(OsString::from);
         let taken = binary.run(dir.path(), &args)?;
         cpu.push(taken.cpu_ms);
@@ -74,13 +77,13 @@ pub(crate) fn through_the_binary(plan: &Plan, binary: &Binary) -> Result<Vec<Row
     ])
 }
 
-fn middle(count: usize) -> Result<TaskNumber, Failure> {
+fn middle_task(count: usize) -> Result<TaskNumber, Failure> {
     let number = u64::try_from(count / 2)?;
     Ok(TaskNumber::new(number).ok_or("no task in the middle")?)
 }
 
 /// Makes both files, each entry with a description as people write them.
-fn files(count: usize) -> Result<(String, String), Failure> {
+fn task_files(count: usize) -> Result<(String, String), Failure> {
     let mut todo = "# TODO\n\n## Tasks\n".to_owned();
     for number in 1..=count {
         todo += &format!(

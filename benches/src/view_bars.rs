@@ -26,9 +26,9 @@ pub(crate) fn measure(plan: &Plan) -> Result<Vec<Row>, Failure> {
     let binary = Binary::build()?;
     let mut rows = Vec::new();
     for bytes in READ_BYTES {
-        rows.extend(look(plan, &binary, bytes)?);
+        rows.extend(measure_views(plan, &binary, bytes)?);
     }
-    rows.extend(memory(plan, &binary)?);
+    rows.extend(measure_memory(plan, &binary)?);
     Ok(rows)
 }
 
@@ -38,7 +38,7 @@ const SAID_BYTES: [usize; 2] = [256, 32 << 10];
 const PEAK: &str = "peak memory with reads and reports of 32 KiB against 256 B, both rebuilt";
 
 /// Memory must follow the tree, not what was said in it.
-fn memory(plan: &Plan, binary: &Binary) -> Result<Vec<Row>, Failure> {
+fn measure_memory(plan: &Plan, binary: &Binary) -> Result<Vec<Row>, Failure> {
     let mut peaks = Vec::new();
     let mut sizes = Vec::new();
     for bytes in SAID_BYTES {
@@ -73,7 +73,7 @@ fn memory(plan: &Plan, binary: &Binary) -> Result<Vec<Row>, Failure> {
         .collect())
 }
 
-fn look(plan: &Plan, binary: &Binary, read_bytes: usize) -> Result<Vec<Row>, Failure> {
+fn measure_views(plan: &Plan, binary: &Binary, read_bytes: usize) -> Result<Vec<Row>, Failure> {
     let dir = TempDir::new_in(target_dir()?)?;
     let path = dir.path().join("home");
     let home = StateDir::open(&path)?;

@@ -2,7 +2,7 @@
 //! in memory, where a sync costs nothing, so that only adjutant's own time is measured.
 
 use crate::Failure;
-use crate::fixture::{Fixture, Load, Place, has_memory};
+use crate::fixture::{Fixture, Load, StateLocation, has_memory_disk};
 use crate::sample::{Plan, Spread};
 use crate::spawn::Binary;
 use crate::table::{MILLIS, Row};
@@ -17,11 +17,11 @@ const STARTED: &str = "until the event stream says that the child started: its f
 /// Measures the group.
 pub(crate) fn measure(plan: &Plan) -> Result<Vec<Row>, Failure> {
     let binary = Binary::build()?;
-    if !has_memory() {
+    if !has_memory_disk() {
         return Ok(vec![Row::skipped("wall time", "there is no /dev/shm to keep the state in")]);
     }
-    let memory = Fixture::new(&binary, Place::Memory)?;
-    let disk = Fixture::new(&binary, Place::Disk)?;
+    let memory = Fixture::new(&binary, StateLocation::Memory)?;
+    let disk = Fixture::new(&binary, StateLocation::Disk)?;
     let one = Load { children: 1, turns: 1 };
     let usual = Load { children: 8, turns: 5 };
     let (mut started, mut answered, mut on_disk) = (Vec::new(), Vec::new(), Vec::new());

@@ -2,8 +2,8 @@
 
 use crate::Failure;
 use crate::command_bars;
-use crate::fixture::{Fixture, Load, Place};
-use crate::launch::Taken;
+use crate::fixture::{Fixture, Load, StateLocation};
+use crate::launch::ProcessUsage;
 use crate::sample::{Plan, Spread};
 use crate::spawn::Binary;
 use crate::table::{FINE_MILLIS, KILOBYTES, MEGABYTES, MILLIS, Row, TIMES};
@@ -23,18 +23,18 @@ bare write + fdatasync (see store) is the disk's, the rest is ours";
 /// Measures the group.
 pub(crate) fn measure(plan: &Plan) -> Result<Vec<Row>, Failure> {
     let binary = Binary::build()?;
-    let fixture = Fixture::new(&binary, Place::Disk)?;
-    let mut rows = usual(plan, &fixture)?;
-    rows.extend(turns(plan, &fixture)?);
-    rows.extend(thousand(plan, &fixture)?);
-    rows.push(resume(plan, &fixture)?);
-    rows.push(command_bars::three_levels(plan, &binary)?);
-    rows.extend(task_bars::through_the_binary(plan, &binary)?);
+    let fixture = Fixture::new(&binary, StateLocation::Disk)?;
+    let mut rows = measure_usual_load(plan, &fixture)?;
+    rows.extend(measure_turns(plan, &fixture)?);
+    rows.extend(measure_thousand_children(plan, &fixture)?);
+    rows.push(measure_resume(plan, &fixture)?);
+    rows.push(command_bars::measure_three_levels(plan, &binary)?);
+    rows.extend(task_bars::measure_task_set(plan, &binary)?);
     Ok(rows)
 }
 
 /// Eight children, and what another one adds.
-fn usual(plan: &Plan, fixture: &Fixture) -> Result<Vec<Row>, Failure> {
+fn measure_usual_load(plan: &Plan, fixture: &Fixture) -> Result<Vec<Row>, Failure> {
     let many = Load { children: plan.pick(40, 16), ..USUAL };
     let (mut cpu, mut peak, mut each) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..plan.pick(ROUNDS, 2) {
@@ -52,12 +52,12 @@ fn usual(plan: &Plan, fixture: &Fixture) -> Result<Vec<Row>, Failure> {
     ])
 }
 
-fn slope(few: Taken, fewer: usize, more: Taken, many: usize) -> f64 {
+fn slope(few: ProcessUsage, fewer: usize, more: ProcessUsage, many: usize) -> f64 {
     (more.cpu_ms - few.cpu_ms) / (many - fewer) as f64
 }
 
 /// What a turn costs, and that the five-hundredth costs no more than the fiftieth.
-fn turns(plan: &Plan, fixture: &Fixture) -> Result<Vec<Row>, Failure> {
+fn measure_turns(plan: &Plan, fixture: &Fixture) -> Result<Vec<Row>, Failure> {
     let lengths = [5, plan.pick(50, 10), plan.pick(500, 20)];
     let children = USUAL.children;
     let (mut early, mut late, mut ratio, mut alone) =
@@ -85,7 +85,7 @@ fn turns(plan: &Plan, fixture: &Fixture) -> Result<Vec<Row>, Failure> {
 }
 
 /// Going on with a run that died in its last turn: all of it is read and folded again.
-fn resume(plan: &Plan, fixture: &Fixture) -> Result<Row, Failure> {
+fn measure_resume(plan: &Plan, fixture: &Fixture) -> Result<Row, Failure> {
     let load = Load { children: 1, turns: plan.pick(1_000, 20) };
     let cpu = plan.rounds(5, || fixture.resume(load).map(|taken| taken.cpu_ms))?;
     let what = format!("CPU, resuming a run of {} turns", load.turns);
@@ -95,7 +95,7 @@ fn resume(plan: &Plan, fixture: &Fixture) -> Result<Row, Failure> {
 const RESUME: &str = "the whole process: journal read and folded, the last turn made, results and transcript written";
 
 /// A thousand children at once, against a run of one.
-fn thousand(plan: &Plan, fixture: &Fixture) -> Result<Vec<Row>, Failure> {
+fn measure_thousand_children(plan: &Plan, fixture: &Fixture) -> Result<Vec<Row>, Failure> {
     let children = plan.pick(1_000, 50);
     let (mut cpu, mut each) = (Vec::new(), Vec::new());
     for _ in 0..plan.pick(5, 2) {

@@ -30,7 +30,7 @@ fn bars(rows: &[Value]) -> Vec<(&str, &str)> {
 }
 
 #[test]
-fn the_core_is_measured_against_its_bars() {
+fn the_core_group_measures_every_limit() {
     let rows = rows("core");
     let bars = bars(&rows);
     assert_eq!(bars.len(), 12, "{bars:?}");
@@ -44,7 +44,7 @@ fn the_core_is_measured_against_its_bars() {
 }
 
 #[test]
-fn the_store_is_measured_against_the_bare_disk() {
+fn the_store_group_compares_appends_with_the_bare_disk() {
     let rows = rows("store");
     let bars = bars(&rows);
     assert!(bars.contains(&("synced append against a bare one, p50", "≤ 1.5×")), "{bars:?}");
@@ -53,7 +53,7 @@ fn the_store_is_measured_against_the_bare_disk() {
 }
 
 #[test]
-fn the_table_for_people_says_what_it_says_to_programs() {
+fn the_text_table_has_the_rows_of_the_json_table() {
     let output = bench(&["--quick", "--filter", "core"]);
     let text = String::from_utf8(output.stdout).unwrap();
     let first = text.lines().next().unwrap();

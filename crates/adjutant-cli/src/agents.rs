@@ -65,7 +65,7 @@ pub(crate) fn append_built_in(roster: &mut AgentRoster, is_wanted: impl Fn(&str)
 }
 
 /// Returns the agent with this name.
-pub(crate) fn named<'a>(
+pub(crate) fn find_agent<'a>(
     roster: &'a AgentRoster,
     name: &str,
 ) -> Result<&'a AgentDefinition, Failure> {
@@ -122,7 +122,7 @@ pub(crate) fn run_agents(args: &AgentsArgs, as_json: bool) -> Result<Exit, Failu
     let mut roster = find(&root)?;
     add_built_in(&mut roster);
     if let Some(name) = args.name.as_deref() {
-        let found = named(&roster, name)?.clone();
+        let found = find_agent(&roster, name)?.clone();
         roster.shadowed.retain(|shadowed| shadowed.by == found.file);
         roster.problems.clear();
         roster.agents = vec![found];
@@ -242,7 +242,7 @@ pub(crate) fn left_out(shadowed: &[ShadowedFile], problems: &[FileProblem]) -> S
 }
 
 /// Returns the line of a description in a list, cut unless `whole`.
-pub(crate) fn described(description: &str, whole: bool) -> String {
+pub(crate) fn description_line(description: &str, whole: bool) -> String {
     let description = sanitize::collapsed(description);
     if description.is_empty() {
         return String::new();
@@ -267,7 +267,7 @@ fn paragraph(role: &AgentRole, whole: bool) -> String {
         }
     };
     let mut text = format!("{}  {place}\n", sanitize::line(agent.name.as_str()));
-    text += &described(&agent.description, whole);
+    text += &description_line(&agent.description, whole);
     text += &format!("  tools: {}\n", role.rights.usable_tools());
     let limits = &agent.limits;
     let parts = [

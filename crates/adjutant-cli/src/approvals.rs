@@ -6,20 +6,21 @@ use std::path::Path;
 use adjutant_core::Event;
 use adjutant_core::registry::QuestionPointer;
 use adjutant_core::tree::WHOLE_RUN;
-use adjutant_engine::{Archive, ControlError, RunFiles, RunLiveness, wall_now};
+use adjutant_engine::{Archive, ControlError, MergeQuestion, RunFiles, RunLiveness, wall_now};
 use adjutant_view::approval::{ApprovalQuestion, is_asked_about};
 use adjutant_view::{RunView, TimedEvent, sanitize};
 use serde_json::json;
 
-use crate::args::ApproveArgs;
+use crate::args::ApproveCallArgs;
 use crate::ask::Terminal;
 use crate::exit::{Exit, Failure};
 use crate::hints::program;
 use crate::live::columns;
 use crate::output::{print, print_json};
 use crate::records;
+use crate::results::PendingMerge;
 
-/// An open question in the inbox.
+/// A call that waits for a person's approval, with its run and the time left to answer.
 struct InboxQuestion {
     id: String,
     waiting: QuestionPointer,
@@ -30,15 +31,16 @@ struct InboxQuestion {
 
 /// Runs `adjutant approvals`.
 pub(crate) fn run_approvals(archive: &Archive, as_json: bool) -> Result<Exit, Failure> {
-    let all = open_inbox(archive)?;
-    let prompts = prompt_questions(&archive.runs().map_err(records::failed)?, &all);
+    let (all, merges) = (open_inbox(archive)?, PendingMerge::all(archive)?);
+    let prompts = prompt_questions(&archive.runs().map_err(records::archive_failure)?, &all);
     if as_json {
         let all: Vec<_> = all.iter().map(InboxQuestion::json).collect();
         let prompts: Vec<_> = prompts.iter().map(PromptQuestion::json).collect();
-        print_json(&json!({ "v": 1, "approvals": all, "at_prompts": prompts }))?;
+        let merges: Vec<_> = merges.iter().map(|it| it.json(archive)).collect();
+        print_json(&json!({ "v": 1, "approvals": all, "merges": merges, "at_prompts": prompts }))?;
         return Ok(Exit::Completed);
     }
-    if all.is_empty() && prompts.is_empty() {
+    if all.is_empty() && merges.is_empty() && prompts.is_empty() {
         print("Nothing waits for your approval.\n")?;
         return Ok(Exit::Completed);
     }
@@ -46,6 +48,7 @@ pub(crate) fn run_approvals(archive: &Archive, as_json: bool) -> Result<Exit, Fa
     // program with its own terminal and this account can read the code.
     let shows_codes = io::stdout().is_terminal() && Terminal::open().is_some();
     let inbox = all.iter().map(|it| it.text(shows_codes));
+    let inbox = inbox.chain(merges.iter().map(|it| it.text(archive, shows_codes)));
     let texts: Vec<String> = inbox.chain(prompts.iter().map(PromptQuestion::text)).collect();
     print(&texts.join("\n"))?;
     Ok(Exit::Completed)
@@ -96,6 +99,7 @@ fn prompt_questions(runs: &[RunFiles], inbox: &[InboxQuestion]) -> Vec<PromptQue
             let Some(policy) = asked.view.policy() else { continue };
             let question =
                 ApprovalQuestion::of_call(policy, &asked.admitted, open.parent, open.call);
+            let question = question.with_commands_see(asked.view.commands_see());
             let terminal = pid.and_then(terminal_of);
             all.push(PromptQuestion { files: files.clone(), pid, terminal, question });
         }
@@ -106,7 +110,8 @@ fn prompt_questions(runs: &[RunFiles], inbox: &[InboxQuestion]) -> Vec<PromptQue
 /// Counts the questions in the inbox, and those at the prompts of these runs.
 pub(crate) fn count_waiting(archive: &Archive, runs: &[RunFiles]) -> Result<usize, Failure> {
     let inbox = open_inbox(archive)?;
-    Ok(inbox.len() + prompt_questions(runs, &inbox).len())
+    let merges = PendingMerge::all(archive)?.len();
+    Ok(inbox.len() + merges + prompt_questions(runs, &inbox).len())
 }
 
 /// Returns the terminal of a process, such as /dev/pts/3.
@@ -188,35 +193,33 @@ fn span(seconds: u64) -> String {
 /// Runs `adjutant approve`.
 pub(crate) fn run_approve(
     archive: &Archive,
-    args: &ApproveArgs,
+    args: &ApproveCallArgs,
     as_json: bool,
 ) -> Result<Exit, Failure> {
     if !io::stdin().is_terminal() || Terminal::open().is_none() {
-        return Err(Failure::new(Exit::Refused, "an answer is taken from a terminal only")
-            .hint("Type it in a terminal of your own: the answer is a person's."));
+        return Err(Failure::new(Exit::Refused, "`adjutant approve` works only in a terminal")
+            .hint("A person must answer: run the command yourself in a terminal."));
     }
-    let all = open_inbox(archive)?;
-    let found: Vec<&InboxQuestion> = all
-        .iter()
-        .filter(|it| !args.id.is_empty() && it.id.starts_with(&args.id.to_lowercase()))
-        .collect();
+    let (all, merges) = (open_inbox(archive)?, PendingMerge::all(archive)?);
+    let is_meant = |id: &str| !args.id.is_empty() && id.starts_with(&args.id.to_lowercase());
+    let found: Vec<&InboxQuestion> = all.iter().filter(|it| is_meant(&it.id)).collect();
+    let merges: Vec<&PendingMerge> = merges.iter().filter(|it| is_meant(&it.id)).collect();
+    if let ([], &[merge]) = (found.as_slice(), merges.as_slice()) {
+        return answer_merge(archive, merge, args, as_json);
+    }
     let &[open] = found.as_slice() else {
-        let what = match found.len() {
+        let what = match found.len() + merges.len() {
             0 => format!("no question `{}` is open", sanitize::line(&args.id)),
             several => format!("`{}` matches {several} questions", sanitize::line(&args.id)),
         };
         return Err(Failure::new(Exit::Refused, what).hint(
-            "It may have been answered or have expired; `adjutant approvals` lists what waits.",
+            "It may have been answered or have expired; `adjutant approvals` lists the open questions.",
         ));
     };
-    let fits = |code: &String| code.eq_ignore_ascii_case(&open.waiting.code);
-    if !args.deny && !args.code.as_ref().is_some_and(fits) {
-        return Err(Failure::new(Exit::Refused, "the code does not match the question")
-            .hint("`adjutant approvals` shows the question and its code."));
-    }
+    refuse_wrong_code(args, &open.waiting)?;
     let verdict = if args.deny { Err("a person said no".to_owned()) } else { Ok(()) };
     let decided = open.files.decide(&open.waiting.hash, verdict, None);
-    decided.map_err(|error| failed(&error))?;
+    decided.map_err(|error| control_failure(&error))?;
     archive.registry().close_question(&open.id);
     let (id, run) = (&open.id, open.waiting.run);
     if as_json {
@@ -229,11 +232,42 @@ pub(crate) fn run_approve(
     Ok(Exit::Completed)
 }
 
-fn failed(error: &ControlError) -> Failure {
+/// Refuses an approval without the code of the question.
+fn refuse_wrong_code(args: &ApproveCallArgs, waiting: &QuestionPointer) -> Result<(), Failure> {
+    let fits = |code: &String| code.eq_ignore_ascii_case(&waiting.code);
+    if args.deny || args.code.as_ref().is_some_and(fits) {
+        return Ok(());
+    }
+    Err(Failure::new(Exit::Refused, "the code does not match the question")
+        .hint("`adjutant approvals` shows the question and its code."))
+}
+
+/// Merges what a client asked to merge, or refuses it.
+fn answer_merge(
+    archive: &Archive,
+    merge: &PendingMerge,
+    args: &ApproveCallArgs,
+    as_json: bool,
+) -> Result<Exit, Failure> {
+    refuse_wrong_code(args, &merge.waiting)?;
+    if !args.deny {
+        return merge.approve(archive, as_json);
+    }
+    archive.registry().close_question(&merge.id);
+    let (id, run) = (&merge.id, merge.waiting.run);
+    if as_json {
+        print_json(&json!({ "v": 1, "id": id, "run": run, "approved": false }))?;
+    } else {
+        print(&format!("{id} refused: nothing of {run} is merged\n"))?;
+    }
+    Ok(Exit::Completed)
+}
+
+fn control_failure(error: &ControlError) -> Failure {
     match error {
         ControlError::Refused(complaint) => Failure::new(Exit::Refused, complaint.message.clone())
             .hint(
-                "A question is answered once and in time; `adjutant approvals` lists what waits.",
+                "A question can be answered only once, and before it expires; `adjutant approvals` lists the open ones.",
             ),
         ControlError::NotLive
         | ControlError::NeverBegan
@@ -242,7 +276,7 @@ fn failed(error: &ControlError) -> Failure {
         | ControlError::Kill(_)
         | ControlError::Stays(_)
         | ControlError::Archive(_)
-        | ControlError::Record(_) => Failure::caused(Exit::Failed, error),
+        | ControlError::Record(_) => Failure::from_error(Exit::Failed, error),
     }
 }
 
@@ -251,10 +285,13 @@ fn open_inbox(archive: &Archive) -> Result<Vec<InboxQuestion>, Failure> {
     let registry = archive.registry();
     let kept = registry.open_questions();
     let kept = kept.map_err(|error| {
-        Failure::caused(Exit::Failed, &adjutant_engine::RegistryError::Unavailable(error))
+        Failure::from_error(Exit::Failed, &adjutant_engine::RegistryError::Unavailable(error))
     })?;
     let mut all = Vec::new();
     for (id, waiting) in kept {
+        if MergeQuestion::parse(&waiting.hash).is_some() {
+            continue;
+        }
         match read_question(archive, &waiting) {
             Ok(Some((files, question, left_ms))) if left_ms > 0 => {
                 all.push(InboxQuestion { id, waiting, files, question, left_ms });
@@ -295,7 +332,7 @@ fn read_question(
     let lacking = prd.map(|prd| archive.registry().lacking_consents(prd)).unwrap_or_default();
     let policy = view.policy().ok_or(UnreadableRun)?;
     let question = ApprovalQuestion::of_call(policy, &admitted, open.parent, open.call);
-    let question = question.with_unallowed(lacking);
+    let question = question.with_unallowed(lacking).with_commands_see(view.commands_see());
     let latest = view.latest();
     let now = latest.at.plus_millis(files.since(latest.wall_ms));
     let left_ms = open.expires.as_millis().saturating_sub(now.as_millis());

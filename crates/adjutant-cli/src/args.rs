@@ -21,14 +21,18 @@ use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand,
 use crate::hints;
 use crate::workspace_flags::{WorkspaceSetupFlags, WriteFlags};
 
-pub(crate) use approvals::{ApproveArgs, DetachedFlags};
+pub(crate) use approvals::{ApproveCallArgs, DetachedFlags};
 pub(crate) use mcp::{McpArgs, McpClient, McpCommand, McpScope, OnDisconnect};
 pub(crate) use records::{
-    CancelArgs, CostArgs, ErrorsArgs, ErrorsCommand, LogArgs, NAME, PruneArgs, ResultArgs, RunArg,
-    ScopeFlag, StatusArgs, TellArgs, WaitArgs, WatchArgs,
+    CancelRunArgs, CostArgs, ErrorsArgs, ErrorsCommand, LogArgs, NAME, PruneRunsArgs, ResultArgs,
+    RunArg, ScopeFlag, StatusArgs, TellAgentArgs, WaitForRunArgs, WatchRunArgs,
 };
-pub(crate) use results::{DiffArgs, DiscardArgs, MergeAfter, MergeArgs, MergeAs};
-pub(crate) use rules::{AgentsArgs, CheckArgs, CommandsArgs, ParseArgs, PolicyArgs, ValidateArgs};
+pub(crate) use results::{
+    DiffResultsArgs, DiscardResultsArgs, MergeAfterRun, MergeMode, MergeResultsArgs,
+};
+pub(crate) use rules::{
+    AgentsArgs, CheckDelegationArgs, CommandsArgs, ParseMarkersArgs, PolicyArgs, ValidateReturnArgs,
+};
 pub(crate) use story::StoryArgs;
 pub(crate) use task::{TaskAddArgs, TaskArgs, TaskCommand, TaskSetArgs};
 
@@ -44,7 +48,7 @@ pub(crate) use task::{TaskAddArgs, TaskArgs, TaskCommand, TaskSetArgs};
 pub(crate) struct Cli {
     /// The command; without one, the next steps here are printed.
     #[command(subcommand)]
-    pub(crate) command: Option<Command>,
+    pub(crate) command: Option<CliCommand>,
 
     /// Print JSON instead of text; docs/schemas describes it.
     #[arg(long, global = true)]
@@ -61,11 +65,11 @@ pub(crate) struct Cli {
 impl Cli {
     /// Reads the command line and remembers what recommended commands must repeat of it.
     pub(crate) fn read() -> Result<Self, clap::Error> {
-        let matches = groups::grouped(flowing(Self::command()))
+        let matches = groups::grouped(reflow_help(Self::command()))
             .try_get_matches_from(alias::read(std::env::args_os()))
             .map_err(|error| {
                 let command = alias::first_command(std::env::args_os());
-                suggest::suggest(explained(typed_only(error)), command.as_deref())
+                suggest::suggest(explain_error(typed_only(error)), command.as_deref())
             })?;
         let mut cli = Self::from_arg_matches(&matches)?;
         let is_flag = matches.value_source("home") == Some(ValueSource::CommandLine);
@@ -91,19 +95,18 @@ impl Cli {
     }
 }
 
-/// Lets the paragraphs after the flags flow: the width of the terminal breaks their lines, and nothing breaks them
-/// twice.
-fn flowing(command: clap::Command) -> clap::Command {
+/// Joins the lines of each paragraph after the flags, so that only the width of the terminal wraps them.
+fn reflow_help(command: clap::Command) -> clap::Command {
     let after = command.get_after_help().map(ToString::to_string);
     let command = match after {
-        Some(text) => command.after_help(joined(&text)),
+        Some(text) => command.after_help(join_paragraph_lines(&text)),
         None => command,
     };
-    command.mut_subcommands(flowing)
+    command.mut_subcommands(reflow_help)
 }
 
-/// Joins the lines of each paragraph; what is indented, and what stands above it, is no part of one.
-fn joined(text: &str) -> String {
+/// Joins the lines of each paragraph. Indented lines, and the line before them, are not joined.
+fn join_paragraph_lines(text: &str) -> String {
     let is_prose = |line: &str| !line.is_empty() && !line.starts_with(' ');
     let mut out = String::new();
     let mut lines = text.lines().peekable();
@@ -124,7 +127,7 @@ fn given_root(matches: &ArgMatches) -> Option<&PathBuf> {
     if is_typed { matches.get_one("root") } else { given_root(matches) }
 }
 
-/// Leaves out of a usage line what comes from the environment and was not typed.
+/// Removes arguments from a usage line that were set by the environment and not typed.
 fn typed_only(mut error: clap::Error) -> clap::Error {
     let Some(ContextValue::StyledStr(usage)) = error.get(ContextKind::Usage) else { return error };
     let before = usage.to_string();
@@ -142,7 +145,7 @@ fn typed_only(mut error: clap::Error) -> clap::Error {
 }
 
 /// Says how a slash command is typed when its words came as arguments of their own.
-fn explained(error: clap::Error) -> clap::Error {
+fn explain_error(error: clap::Error) -> clap::Error {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let Some(ContextValue::String(surplus)) = error.get(ContextKind::InvalidArg) else {
         return error;
@@ -177,26 +180,27 @@ Exit codes:
 
 /// The commands.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum CliCommand {
     /// Try it: three subagents read this directory, without an API key.
     Demo(DemoArgs),
     /// Work toward a goal with a parent agent that can delegate.
-    Run(GoalArgs),
+    Run(RunGoalArgs),
     /// Give tasks to subagents and wait for their reports.
-    Delegate(DelegateArgs),
+    Delegate(DelegateTasksArgs),
     /// Work through the stories of a PRD, each in its own workspace.
     #[command(mut_arg("merge", |merge| merge.help(story::MERGE)))]
+    #[command(mut_arg("verify", |verify| verify.help(story::VERIFY)))]
     #[command(mut_args(story::hide_elsewhere))]
     Story(StoryArgs),
     /// Continue an interrupted run, or what an ended run left unfinished.
-    Resume(ResumeArgs),
+    Resume(ResumeRunArgs),
     /// Check whether the limits allow a delegation, given as JSON.
-    Check(CheckArgs),
+    Check(CheckDelegationArgs),
     /// Read delegation markers from stdin.
     #[command(about = "Read [delegate:description:hours] markers from stdin")]
-    Parse(ParseArgs),
+    Parse(ParseMarkersArgs),
     /// Check a subagent's return on stdin against the standard format.
-    Validate(ValidateArgs),
+    Validate(ValidateReturnArgs),
     /// Show the limits in force and where each one comes from.
     Policy(PolicyArgs),
     /// List the agents, built-in and from files, and what each may do.
@@ -216,7 +220,7 @@ pub(crate) enum Command {
     /// Show the delegations of a run as a tree.
     Tree(RunArg),
     /// Follow a run until it ends.
-    Watch(WatchArgs),
+    Watch(WatchRunArgs),
     /// Print the results of a run again.
     Result(ResultArgs),
     /// Print the conversation of a subagent.
@@ -228,25 +232,25 @@ pub(crate) enum Command {
     /// Print every event of a run, one per line.
     Log(LogArgs),
     /// Cancel a run, or one subagent and everything below it.
-    Cancel(CancelArgs),
+    Cancel(CancelRunArgs),
     /// Wait for a run to end, and exit with its exit code.
-    Wait(WaitArgs),
+    Wait(WaitForRunArgs),
     /// Send a message to a running subagent.
-    Tell(TellArgs),
+    Tell(TellAgentArgs),
     /// List the calls that wait for your approval.
     Approvals,
     /// Approve or refuse a waiting call; works only in a terminal.
-    Approve(ApproveArgs),
+    Approve(ApproveCallArgs),
     /// Show what the subagents of a run changed in their workspaces.
-    Diff(DiffArgs),
+    Diff(DiffResultsArgs),
     /// Merge the changes of a run into your files, or undo a merge.
-    Merge(MergeArgs),
+    Merge(MergeResultsArgs),
     /// Delete the changes of a run or of one subagent.
-    Discard(DiscardArgs),
+    Discard(DiscardResultsArgs),
     /// Restore the files that agents changed in place.
-    Undo(crate::undo::UndoArgs),
+    Undo(crate::undo::UndoInPlaceArgs),
     /// Delete the content of old runs, and old results that are merged.
-    Prune(PruneArgs),
+    Prune(PruneRunsArgs),
     /// Let an MCP client such as Claude Code or Codex delegate.
     Mcp(McpArgs),
     /// Print a completion script for your shell.
@@ -272,7 +276,7 @@ pub(crate) struct PolicyFlags {
     pub(crate) enable_delegation: bool,
 }
 
-/// `adjutant demo`.
+/// The arguments of `adjutant demo`, which runs a scripted model in this directory.
 #[derive(Debug, Args)]
 pub(crate) struct DemoArgs {
     /// The directory the subagents read [default: the current one, or a sample if it has too few files].
@@ -287,10 +291,10 @@ pub(crate) struct DemoArgs {
     pub(crate) events: bool,
 }
 
-/// `adjutant run`.
+/// The arguments of `adjutant run`, which starts a parent agent with a goal or a slash command.
 #[derive(Debug, Args)]
 #[command(after_help = RUN_HELP)]
-pub(crate) struct GoalArgs {
+pub(crate) struct RunGoalArgs {
     /// The goal or a slash command; text piped to standard input is added to it.
     #[arg(value_name = "GOAL|/COMMAND")]
     pub(crate) goal: Option<String>,
@@ -309,7 +313,7 @@ pub(crate) struct GoalArgs {
 }
 
 /// The flags that are fixed when a run starts.
-const FIXED_AT_THE_START: [&str; 11] = [
+const FIXED_AT_THE_START: [&str; 13] = [
     "record",
     "concurrency",
     "budget_usd",
@@ -321,12 +325,15 @@ const FIXED_AT_THE_START: [&str; 11] = [
     "set",
     "enable_delegation",
     "write",
+    "verify",
+    "verify_keep",
 ];
 
 const RUN_HELP: &str = r#"Examples:
   adjutant run "Why is the build slow?"
   git diff | adjutant run "Review this change" --yes --budget-usd 1
   adjutant run --continue "And what would make it faster?"
+  adjutant run "Fix the parser" --write --verify "cargo test"
   adjutant run '/task "Add JWT"'
   adjutant run "/plan 12 keep it small"
 
@@ -334,10 +341,10 @@ A goal that starts with / is a slash command; `adjutant commands` lists them. It
 `command` unless --preset names another, and --agent selects the agent that does the work. A path with several
 parts, as in "/etc/hosts is strange", is not a command. Put a space before other paths: " /tmp is full"."#;
 
-/// `adjutant resume`.
+/// The arguments of `adjutant resume`, which continues a run that was interrupted or left work unfinished.
 #[derive(Debug, Args)]
 #[command(after_help = RESUME_HELP)]
-pub(crate) struct ResumeArgs {
+pub(crate) struct ResumeRunArgs {
     /// The run or session: an id or its beginning, or a label or '#N' of the latest run [default: the latest run in
     /// this directory].
     #[arg(value_name = NAME)]
@@ -386,7 +393,7 @@ pub(crate) struct ResumeArgs {
     /// What happens to results in workspaces when the run ends [default: what the run was started with]; only
     /// completed work is merged, and never twice.
     #[arg(long, value_enum, value_name = "HOW")]
-    pub(crate) merge: Option<MergeAfter>,
+    pub(crate) merge: Option<MergeAfterRun>,
 
     /// Changes to what the run was started with, for the work that is left.
     #[command(flatten)]
@@ -412,10 +419,10 @@ Examples:
   adjutant resume sess_1735460684_a1b2c3 --budget-usd 10
   adjutant resume sess_1735460684_a1b2c3 --say "Use the second variant.""#;
 
-/// `adjutant delegate`.
+/// The arguments of `adjutant delegate`, which gives tasks to subagents.
 #[derive(Debug, Args)]
 #[command(after_help = DELEGATE_HELP)]
-pub(crate) struct DelegateArgs {
+pub(crate) struct DelegateTasksArgs {
     /// A JSON file of tasks, as the Delegate tool takes them, or - for standard input.
     #[arg(value_name = "TASKS.json|-")]
     pub(crate) tasks: Option<PathBuf>,
@@ -497,7 +504,7 @@ pub(crate) struct WorkFlags {
 
     /// What happens to results in workspaces when the run ends [default: report]; only completed work is merged.
     #[arg(long, value_enum, value_name = "HOW")]
-    pub(crate) merge: Option<MergeAfter>,
+    pub(crate) merge: Option<MergeAfterRun>,
 
     #[command(flatten)]
     pub(crate) spaces: WriteFlags,
@@ -520,6 +527,7 @@ const DELEGATE_HELP: &str = r#"Examples:
   adjutant delegate tasks.json --yes --return json
   echo '{"tasks":[{"label":"a","prompt":"Count the TODOs"}]}' | adjutant delegate - --dry-run
   adjutant delegate -t a='Try my policy' --model script:my-script.toml --yes
+  adjutant delegate -t fix='Fix the parser' --write --verify "cargo test" --verify-keep "tests/**"
 
 A task file contains {"tasks": [{"label", "prompt", "context"?, "max_output_tokens"?}], "concurrency"?, "return"?}."#;
 

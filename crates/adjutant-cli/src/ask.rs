@@ -84,8 +84,9 @@ fn ask(terminal: &Terminal, question: &ApproverQuestion) -> ApproverAnswer {
 fn ask_until_answered(terminal: &Terminal, question: &ApproverQuestion) -> ApproverAnswer {
     let wide = columns(&terminal.output);
     let (shown, prompt) = match question {
-        ApproverQuestion::Call { events, policy, left, .. } => {
+        ApproverQuestion::Call { events, policy, left, commands_see, .. } => {
             let question = approval::ApprovalQuestion::of(policy, events).with_left(*left);
+            let question = question.with_commands_see(commands_see.as_deref());
             (question.text(wide), "Start? [y/N] ".to_owned())
         }
         ApproverQuestion::Domain { label, host, url } => {

@@ -11,7 +11,7 @@ use adjutant_formats::contract::{
 };
 use adjutant_formats::marker;
 
-use crate::args::{CheckArgs, ParseArgs, ValidateArgs};
+use crate::args::{CheckDelegationArgs, ParseMarkersArgs, ValidateReturnArgs};
 use crate::exit::{Exit, Failure};
 use crate::output::print_json;
 use crate::settings::Settings;
@@ -20,12 +20,12 @@ use crate::settings::Settings;
 const MAX_INPUT_BYTES: u64 = 64 << 20;
 
 /// Runs `adjutant check`: judges one delegation.
-pub(crate) fn run_check(args: &CheckArgs) -> Result<Exit, Failure> {
+pub(crate) fn run_check(args: &CheckDelegationArgs) -> Result<Exit, Failure> {
     let settings = Settings::load(&args.policy, Path::new("."))?;
     let text = read_stdin()?;
     let input: CheckInput = serde_json::from_str(&text).map_err(|error| {
-        Failure::usage(format!("standard input: {error}"))
-            .hint("`adjutant check --help` shows the form.")
+        Failure::usage(format!("standard input is not a valid request: {error}"))
+            .hint("`adjutant check --help` shows an example.")
     })?;
     let answer =
         check(settings.policy, &input).map_err(|error| Failure::usage(error.to_string()))?;
@@ -34,7 +34,7 @@ pub(crate) fn run_check(args: &CheckArgs) -> Result<Exit, Failure> {
 }
 
 /// Runs `adjutant parse`: reads the delegation markers of a reply.
-pub(crate) fn run_parse(args: &ParseArgs) -> Result<Exit, Failure> {
+pub(crate) fn run_parse(args: &ParseMarkersArgs) -> Result<Exit, Failure> {
     let settings = Settings::load(&story(), Path::new("."))?;
     let text = read_stdin()?;
     let max = usize::try_from(settings.policy.policy().tasks_per_call).unwrap_or(usize::MAX);
@@ -51,7 +51,7 @@ fn story() -> crate::args::PolicyFlags {
 }
 
 /// Runs `adjutant validate`: judges the return of an agent.
-pub(crate) fn run_validate(args: &ValidateArgs) -> Result<Exit, Failure> {
+pub(crate) fn run_validate(args: &ValidateReturnArgs) -> Result<Exit, Failure> {
     let expected_session = args
         .session
         .as_deref()
@@ -67,13 +67,14 @@ pub(crate) fn run_validate(args: &ValidateArgs) -> Result<Exit, Failure> {
         },
         kind: None,
         metadata: MetadataSource::Claimed,
+        observed: None,
     };
     let text = read_stdin()?;
     let verdict = match &args.root {
         None => validate(text.as_str(), &contract, &|_| ArtifactFileState::Unchecked),
         Some(root) => {
             let facts =
-                artifact_facts(root).map_err(|error| Failure::caused(Exit::Usage, &error))?;
+                artifact_facts(root).map_err(|error| Failure::from_error(Exit::Usage, &error))?;
             validate(text.as_str(), &contract, &facts)
         }
     };

@@ -5,18 +5,18 @@
 use std::path::{Path, PathBuf};
 
 use adjutant_core::numbers::grouped;
-use adjutant_core::policy::{Operation, WorkspaceKind};
+use adjutant_core::policy::{Operation, WorkspaceSharing};
 use adjutant_core::schema::ReturnFormat;
 use adjutant_core::{Policy, Preset};
 use adjutant_engine::roster::{AgentRoster, DefinitionScope, FileProblem, UserFolders};
 use adjutant_engine::slash::{
-    ConfiguredRoutes, InPlaceFlag, PrepareContext, PrepareError, PreparedCommand, RouteReason,
+    ConfiguredRoutes, InPlaceMention, PrepareContext, PrepareError, PreparedCommand, RouteReason,
     SlashCommand, SlashCommands, builtin_agents, find_commands,
 };
 use adjutant_engine::specs::TaskFinder;
 use adjutant_engine::{AgentRole, Archive, Engine};
 use adjutant_formats::task::TaskStatus;
-use adjutant_view::{Liveness, sanitize};
+use adjutant_view::{ProcessLiveness, sanitize};
 use serde_json::{Value, json};
 
 use crate::agents::{self, format_name, notices};
@@ -39,7 +39,7 @@ pub(crate) struct TypedSlashCommand {
     book: SlashCommands,
     command: SlashCommand,
     typed: String,
-    in_place: InPlaceFlag,
+    in_place: InPlaceMention,
 }
 
 /// Reads the slash commands of the project and of the user.
@@ -58,10 +58,10 @@ pub(crate) fn read_slash_command(
 ) -> Result<Option<TypedSlashCommand>, Failure> {
     let Some(goal) = goal.filter(|goal| goal.starts_with('/')) else { return Ok(None) };
     let book = find(root)?;
-    let found = book.recognise(goal).map_err(|error| match book.broken(&error.name) {
+    let found = book.recognise(goal).map_err(|error| match book.problem_of(&error.name) {
         Some(problem) => {
             let (name, problem) = (error.name.clone(), problem.clone());
-            refused(&PrepareError::Broken { name, problem })
+            prepare_failure(&PrepareError::Broken { name, problem })
         }
         None => Failure::usage(error.to_string()).hint(PATHS),
     })?;
@@ -90,7 +90,7 @@ pub(crate) fn check_sent(slash: Option<&TypedSlashCommand>) -> Result<(), Failur
         return Err(Failure::usage(text)
             .hint(format!("`adjutant run '/{name} …'` does it, in a terminal.")));
     }
-    if slash.in_place == InPlaceFlag::Typed {
+    if slash.in_place == InPlaceMention::AsOption {
         let text = "--in-place: only a person can let agents write in the whole tree";
         return Err(Failure::new(Exit::Refused, text)
             .hint("Leave it out: the agents then write only below the specs folder."));
@@ -103,12 +103,12 @@ pub(crate) fn built_in(root: &Path, goal: &str) -> Option<TypedSlashCommand> {
     let book = find_commands(root, &UserFolders::default()).ok()?;
     let (command, typed) = book.recognise(goal).ok()??;
     let (command, typed) = (command.clone(), typed.to_owned());
-    let in_place = InPlaceFlag::Absent;
+    let in_place = InPlaceMention::Absent;
     Some(TypedSlashCommand { root: root.to_owned(), book, command, typed, in_place })
 }
 
 /// Turns an error of a command into a failure that says what to do.
-fn refused(error: &PrepareError) -> Failure {
+fn prepare_failure(error: &PrepareError) -> Failure {
     let exit = if matches!(error, PrepareError::Step { .. }) { Exit::Refused } else { Exit::Usage };
     let failure = Failure::new(exit, sanitize::line(&error.to_string()));
     match error {
@@ -141,12 +141,12 @@ impl TypedSlashCommand {
 
     /// Returns whether `--in-place` was typed as an option of the command.
     pub(crate) fn is_in_place(&self) -> bool {
-        if self.in_place == InPlaceFlag::InPrompt {
+        if self.in_place == InPlaceMention::InPrompt {
             say(
-                "adjutant: --in-place stands in the prompt, so it is text; as an option it goes before the prompt",
+                "adjutant: --in-place is part of the prompt here and has no effect; as an option it goes before the prompt",
             );
         }
-        self.in_place == InPlaceFlag::Typed
+        self.in_place == InPlaceMention::AsOption
     }
 
     /// Parses the arguments and finds the agent. Adds the built-in agents to the roster.
@@ -159,9 +159,9 @@ impl TypedSlashCommand {
         roster.agents.extend(builtin_agents(&roster.agents));
         let lookout = TaskFinder::new(&self.root);
         let around =
-            PrepareContext { roster, routes, agent, tasks: &|number| lookout.look(number) };
+            PrepareContext { roster, routes, agent, tasks: &|number| lookout.find(number) };
         let prepared = self.book.prepare(&self.command, &self.typed, &around);
-        prepared.map_err(|error| refused(&error))
+        prepared.map_err(|error| prepare_failure(&error))
     }
 
     /// Runs a command that needs no agent; `None` for other commands. `piped` reads standard input.
@@ -175,7 +175,7 @@ impl TypedSlashCommand {
             return Ok(None);
         }
         let arguments = self.book.arguments(&self.command, &self.typed);
-        let arguments = arguments.map_err(|error| refused(&error))?;
+        let arguments = arguments.map_err(|error| prepare_failure(&error))?;
         let name = self.command.name();
         let needless = [
             (flags.agent.is_some(), "--agent has no effect"),
@@ -210,7 +210,7 @@ impl TypedSlashCommand {
         roster: &AgentRoster,
     ) -> Engine {
         self.introduce(&engine, prepared, roster);
-        let is_confined = !policy.in_place && policy.workspace == WorkspaceKind::Shared;
+        let is_confined = !policy.in_place && policy.workspace == WorkspaceSharing::Shared;
         if is_confined && prepared.operation == Operation::Implement {
             let list = prepared.tasks.first().and_then(|task| task.file.rsplit_once('/'));
             let folder = list.map_or(".adjutant/specs", |(folder, _)| folder);
@@ -228,10 +228,10 @@ impl TypedSlashCommand {
             let Some(status) = task.status.filter(|status| is_stage(*status)) else { continue };
             let head = format!("adjutant: task {} is {}", task.number, status.marker());
             advise(&match run_lookup::unfinished_run_with_task(archive, &self.root, task.number) {
-                Some((run, Liveness::Alive)) => format!(
+                Some((run, ProcessLiveness::Alive)) => format!(
                     "{head}: {run} is working on it; `adjutant status {run}` shows it, `adjutant cancel {run}` ends it"
                 ),
-                Some((run, Liveness::Dead)) => {
+                Some((run, ProcessLiveness::Dead)) => {
                     format!("{head}: {run} was interrupted; `adjutant resume {run}` continues it")
                 }
                 None => format!(
@@ -246,7 +246,8 @@ impl TypedSlashCommand {
         let definition = &prepared.definition;
         let to = prepared.route.as_ref().map_or_else(String::new, |route| {
             let is_usual = route.because == RouteReason::Named;
-            let why = if is_usual { String::new() } else { format!(" by {}", route.because) };
+            let why =
+                if is_usual { String::new() } else { format!(" (chosen by {})", route.because) };
             format!(", done by {}{why}", sanitize::line(&route.agent))
         });
         let file = sanitize::line(&definition.file);
@@ -295,10 +296,10 @@ pub(crate) fn run_commands(args: &CommandsArgs, as_json: bool) -> Result<Exit, F
 /// Returns the unusable file that overrides a built-in command.
 fn instead_of<'a>(book: &'a SlashCommands, command: &SlashCommand) -> Option<&'a FileProblem> {
     let is_built_in = command.definition.scope == DefinitionScope::BuiltIn;
-    book.broken(command.name()).filter(|_| is_built_in)
+    book.problem_of(command.name()).filter(|_| is_built_in)
 }
 
-/// Renders commands as text or JSON.
+/// Renders the output of `adjutant commands` as text or JSON.
 struct CommandListing<'a> {
     settings: &'a Settings,
     roster: &'a AgentRoster,
@@ -388,7 +389,7 @@ impl CommandListing<'_> {
             }
         };
         let mut text = format!("{}  {place}\n", sanitize::line(&command.usage()));
-        text += &agents::described(&it.description, self.whole);
+        text += &agents::description_line(&it.description, self.whole);
         if let Some(problem) = instead_of(book, command) {
             let file = sanitize::line(&problem.file);
             text += &format!(

@@ -4,19 +4,19 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use adjutant_core::{Code, Outcome, RunId, SessionId, State};
+use adjutant_core::{DelegationState, ErrorCode, Outcome, RunId, SessionId};
 use adjutant_engine::{Archive, CancelOutcome, ControlError, RunFiles, RunLiveness};
 use adjutant_view::{RunView, TimedEvent};
 use serde_json::json;
 
-use crate::args::{CancelArgs, TellArgs, WaitArgs};
+use crate::args::{CancelRunArgs, TellAgentArgs, WaitForRunArgs};
 use crate::checks::read_stdin;
 use crate::exit::{Exit, Failure};
 use crate::hints::advise;
 use crate::live::LiveView;
 use crate::output::{print, print_json, say};
 use crate::projections;
-use crate::records::{ViewDetail, failed, fold, now};
+use crate::records::{ViewDetail, archive_failure, fold, now};
 use crate::run_lookup::{self, CommandVerb};
 
 /// How often `wait` reads the files of a run.
@@ -25,16 +25,16 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Runs `adjutant cancel`.
 pub(crate) fn run_cancel(
     archive: &Archive,
-    args: &CancelArgs,
+    args: &CancelRunArgs,
     as_json: bool,
 ) -> Result<Exit, Failure> {
     let named = run_lookup::typed_name(args.run.as_deref());
-    if named.is_none() && !archive.runs().map_err(failed)?.iter().any(is_live) {
-        return Err(Failure::usage("no run is live").hint(LISTS));
+    if named.is_none() && !archive.runs().map_err(archive_failure)?.iter().any(is_live) {
+        return Err(Failure::usage("no run is in progress").hint(LISTS));
     }
     let (files, session) = run_lookup::find_to_change(archive, named, &args.root, CANCEL, is_live)?;
     let target = ControlTarget::new(&files, session);
-    let cancelled = files.cancel(target.session).map_err(|error| target.failed(&error))?;
+    let cancelled = files.cancel(target.session).map_err(|error| target.control_failure(&error))?;
     let (how, pid, state) = match cancelled {
         CancelOutcome::ByItsProcess => ("obeyed", None, Outcome::Cancelled),
         CancelOutcome::Killed { pid } => ("killed", Some(pid), Outcome::Cancelled),
@@ -51,7 +51,7 @@ pub(crate) fn run_cancel(
             "pid": pid,
         }))?;
     } else if let CancelOutcome::EndedBefore(_) = cancelled {
-        print(&format!("{target} had ended already: {}\n", state.word()))?;
+        print(&format!("{target} had already ended: {}\n", state.word()))?;
     } else {
         print(&format!("{target} cancelled\n"))?;
     }
@@ -70,7 +70,11 @@ fn write_projections(files: &RunFiles) {
 }
 
 /// Runs `adjutant wait`. The exit code is that of the run.
-pub(crate) fn run_wait(archive: &Archive, args: &WaitArgs, as_json: bool) -> Result<Exit, Failure> {
+pub(crate) fn run_wait(
+    archive: &Archive,
+    args: &WaitForRunArgs,
+    as_json: bool,
+) -> Result<Exit, Failure> {
     let scope = args.scope.scope();
     let (files, session) =
         run_lookup::find_in_scope(archive, args.run.as_deref(), scope, WAIT, is_live)?;
@@ -128,13 +132,13 @@ fn follow(
     let mut joined = false;
     let ending = loop {
         // Checked before reading the journal: a run that ends in between must not look interrupted.
-        let life = files.liveness().map_err(failed)?;
+        let life = files.liveness().map_err(archive_failure)?;
         let mut take = |view: &mut LiveView| {
             follow.read_new(|record| {
                 view.take(TimedEvent::new(record.at, record.wall_ms, &record.event));
             })
         };
-        take(&mut live).map_err(failed)?;
+        take(&mut live).map_err(archive_failure)?;
         if !std::mem::replace(&mut joined, true) {
             live.set_run_age(now(files, &live.view));
         }
@@ -157,7 +161,11 @@ fn follow(
 }
 
 /// Runs `adjutant tell`: sends a message to a running agent.
-pub(crate) fn run_tell(archive: &Archive, args: &TellArgs, as_json: bool) -> Result<Exit, Failure> {
+pub(crate) fn run_tell(
+    archive: &Archive,
+    args: &TellAgentArgs,
+    as_json: bool,
+) -> Result<Exit, Failure> {
     let named = Some(args.session.as_str());
     let (files, session) =
         run_lookup::find_to_change(archive, named, Path::new("."), TELL, is_live)?;
@@ -165,7 +173,7 @@ pub(crate) fn run_tell(archive: &Archive, args: &TellArgs, as_json: bool) -> Res
     let text = if args.text == "-" { read_stdin()? } else { args.text.clone() };
     let bytes = text.len();
     let target = ControlTarget::new(&files, Some(session));
-    files.tell(session, text).map_err(|error| target.failed(&error))?;
+    files.tell(session, text).map_err(|error| target.control_failure(&error))?;
     if as_json {
         print_json(&json!({ "v": 1, "run": files.id(), "session": session, "bytes": bytes }))?;
     } else {
@@ -199,8 +207,10 @@ impl ControlTarget {
     fn outcome_in(&self, view: &RunView) -> Option<Outcome> {
         let Some(session) = self.session else { return view.outcome() };
         match view.delegation(session)?.state {
-            State::Ended(outcome) => Some(outcome),
-            State::AwaitingApproval | State::Queued | State::Running => None,
+            DelegationState::Ended(outcome) => Some(outcome),
+            DelegationState::AwaitingApproval
+            | DelegationState::Queued
+            | DelegationState::Running => None,
         }
     }
 
@@ -226,32 +236,32 @@ impl ControlTarget {
     }
 
     /// Turns an error of a control command into a failure that says what to do.
-    fn failed(&self, error: &ControlError) -> Failure {
+    fn control_failure(&self, error: &ControlError) -> Failure {
         let run = self.run;
         match error {
             ControlError::Refused(complaint) => {
-                let is_bad = complaint.code == Code::ValidationFailed;
+                let is_bad = complaint.code == ErrorCode::ValidationFailed;
                 let exit = if is_bad { Exit::Usage } else { Exit::Refused };
                 Failure::new(exit, error.to_string()).hint(&complaint.recommendation)
             }
             ControlError::NotLive => {
-                Failure::new(Exit::Refused, format!("no process works on {run}"))
+                Failure::new(Exit::Refused, format!("{run} is not in progress"))
                     .hint(format!("`adjutant status {run}` shows its state."))
             }
             ControlError::NeverBegan => {
                 Failure::usage(format!("nothing to cancel: {run} never began"))
                     .hint("`adjutant prune` removes what is left of it.")
             }
-            ControlError::Silent(_) => Failure::caused(Exit::Failed, error).hint(format!(
-                "It may be stopped or busy, and act on it later. `adjutant cancel {run}` ends it \
-                     whatever it does."
+            ControlError::Silent(_) => Failure::from_error(Exit::Failed, error).hint(format!(
+                "The process may be suspended or busy, and act on this later. `adjutant cancel {run}` ends \
+                     the run in any case."
             )),
             ControlError::Unseen | ControlError::Kill(_) | ControlError::Stays(_) => {
-                Failure::caused(Exit::Failed, error)
-                    .hint("Try again where its process can be seen, as the same user.")
+                Failure::from_error(Exit::Failed, error)
+                    .hint("Try again as the same user, on the host or in the container where the run was started.")
             }
             ControlError::Archive(_) | ControlError::Record(_) => {
-                Failure::caused(Exit::Failed, error)
+                Failure::from_error(Exit::Failed, error)
             }
         }
     }

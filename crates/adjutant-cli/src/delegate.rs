@@ -8,27 +8,28 @@ use std::path::{Path, PathBuf};
 
 use adjutant_core::policy::PolicyKey;
 use adjutant_core::schema::{CallLimits, DelegateCall, ReturnFormat, TASK};
-use adjutant_core::{Event, LayeredPolicy, Policy, Preset, Refusal, TellProblem};
+use adjutant_core::{LayeredPolicy, Policy, Preset, Refusal, TellProblem};
 use adjutant_engine::roster::AgentRoster;
-use adjutant_engine::{Approver, Engine, EngineError, EngineSetup, RunPreview, with_link_targets};
+use adjutant_engine::{Approver, Engine, EngineError, EngineSetup, RunPreview};
 use adjutant_view::approval::ApprovalQuestion;
 use serde_json::{Map, Value, json};
 
+use crate::agent_consent::{ConsentMode, settle_verify_commands};
 use crate::agents;
-use crate::args::{DelegateArgs, ResultFormat, WorkFlags};
+use crate::args::{DelegateTasksArgs, ResultFormat, WorkFlags};
 use crate::ask::{Terminal, approver, may_ask};
 use crate::checks::{read_capped, read_stdin};
-use crate::detached::{self, ApproverChoice, DetachedTerms, cents};
+use crate::detached::{self, CallApproverDecision, DetachedTerms, cents};
 use crate::execute::{DisplayOptions, RunRequest, conclude, execute_run};
 use crate::exit::{Exit, Failure};
 use crate::live::columns;
 use crate::output::{print, print_json, say};
-use crate::settings::{Settings, base_depth, home, open_archive, user_config_dir};
-use crate::wiring::Wiring;
+use crate::settings::{Settings, base_depth, home, open_archive};
+use crate::wiring::ModelSetup;
 
 /// Runs `adjutant delegate`.
 pub(crate) fn run_delegate(
-    args: &DelegateArgs,
+    args: &DelegateTasksArgs,
     as_json: bool,
     given_home: Option<PathBuf>,
 ) -> Result<Exit, Failure> {
@@ -42,6 +43,7 @@ pub(crate) fn run_delegate(
         let archive = open_archive(given_home.clone())?;
         terms = Some(DetachedTerms::for_tasks(
             &args.detached,
+            &args.work.spaces,
             handover,
             &archive,
             &root,
@@ -56,7 +58,7 @@ pub(crate) fn run_delegate(
     if terms.is_some() {
         detached::refuse_file_models(call.tasks.iter().filter_map(|task| task.model.as_deref()))?;
     }
-    let mut wiring = Wiring::new(&settings)?;
+    let mut wiring = ModelSetup::new(&settings)?;
     // A dry run calls no provider, so there is nothing to record.
     if let Some(file) = args.work.record.as_deref().filter(|_| !args.dry_run) {
         wiring = wiring.record(file, &settings.secrets)?;
@@ -64,15 +66,25 @@ pub(crate) fn run_delegate(
     // Agent files are read only if an agent is named or agents may delegate further.
     let wanted = args.work.agent.as_deref();
     let is_needed = wanted.is_some() || policy.tools.contains(TASK);
-    let roster = if is_needed { agents::find_with(&root, wanted)? } else { AgentRoster::default() };
-    let agent = wanted.map(|name| agents::named(&roster, name)).transpose()?;
+    let mut roster =
+        if is_needed { agents::find_with(&root, wanted)? } else { AgentRoster::default() };
+    let verify = args.work.spaces.typed_verify()?;
+    let consent = if verify.is_some() || args.dry_run || terms.is_some() {
+        ConsentMode::Recorded
+    } else {
+        ConsentMode::Ask
+    };
+    settle_verify_commands(&mut roster.agents, (&root, &policy), consent, || {
+        Ok(open_archive(given_home.clone())?.registry().clone())
+    })?;
+    let agent = wanted.map(|name| agents::find_agent(&roster, name)).transpose()?;
     let chosen = agents::choose(&settings, &args.work, agent, |name| {
         if args.dry_run { wiring.choose_or_none(name) } else { wiring.choose(name) }
     })?;
     chosen.remarks.iter().for_each(|remark| say(&format!("adjutant: {remark}")));
     if args.work.budget_usd.is_some() && chosen.model.spec().price.is_none() {
         say(
-            "adjutant: this model has no known price, so --budget-usd bounds nothing; --budget-tokens does",
+            "adjutant: the price of this model is unknown, so --budget-usd has no effect; use --budget-tokens",
         );
     }
     let system = args.work.system.as_deref().map(read_text).transpose()?;
@@ -87,13 +99,15 @@ pub(crate) fn run_delegate(
         secrets: [settings.secrets.clone(), wiring.secrets()].concat(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
-    let engine = Engine::new(setup).map_err(|error| failed(&error))?;
-    // Protected here too, because files that tasks name are read before workspaces exist.
-    let mut engine = engine.protecting(&home(given_home.clone())?).at_depth(base_depth);
-    if let Some(config) = user_config_dir() {
-        engine =
-            with_link_targets(&config).iter().fold(engine, |engine, path| engine.protecting(path));
+    let engine = Engine::new(setup).map_err(|error| engine_failure(&error))?;
+    // Before the tasks, because it protects files that tasks could name.
+    let mut spaces = args.work.spaces.setup(&home(given_home.clone())?, &root, &settings)?;
+    if terms.is_some() && args.work.spaces.write {
+        settings.mcp.workspace_flags().add_to(&mut spaces, &root)?;
     }
+    spaces.merge = args.work.merge.unwrap_or_default().request();
+    spaces.verify = verify;
+    let mut engine = engine.with_spaces(spaces).at_depth(base_depth);
     // An agent file with the name of the default agent does not replace it.
     let default = agent.map_or_else(|| engine.default_agent().clone(), |it| it.name.clone());
     let others = roster.agents.iter().filter(|it| it.name != default).chain(agent).cloned();
@@ -104,16 +118,16 @@ pub(crate) fn run_delegate(
     }
     let briefs = engine.briefs(&call.tasks);
     let preview = |engine: &Engine| {
-        engine.preview(briefs.clone(), call.concurrency).map_err(|error| failed(&error))
+        engine.preview(briefs.clone(), call.concurrency).map_err(|error| engine_failure(&error))
     };
     if args.dry_run {
-        return dry_run(&policy, &preview(&engine)?.events, as_json);
+        return dry_run(&policy, &preview(&engine)?, as_json);
     }
     let approver = match &mut terms {
         Some(terms) => loop {
             match terms.approver_of_call(&policy, &preview(&engine)?.events)? {
-                ApproverChoice::Chosen(approver) => break approver,
-                ApproverChoice::AllowanceChanged(left) => {
+                CallApproverDecision::Chosen(approver) => break approver,
+                CallApproverDecision::AllowanceChanged(left) => {
                     policy.approve_below_usd = Some(left);
                     engine = engine.approving_below(left);
                 }
@@ -129,9 +143,7 @@ pub(crate) fn run_delegate(
         merge: args.work.merge.unwrap_or_default(),
     };
     let work = RunRequest::Tasks { briefs, concurrency: call.concurrency };
-    let mut spaces = args.work.spaces.setup(archive.path(), &root)?;
-    spaces.merge = showing.merge.request();
-    let engine = detached::hand_to_engine(engine.with_spaces(spaces), terms.as_mut());
+    let engine = detached::hand_to_engine(engine, terms.as_mut());
     let conducted = execute_run(engine, &archive, work, approver, &showing);
     wiring.end_recording();
     let conducted = conducted?;
@@ -177,7 +189,7 @@ pub(crate) fn apply_flags(
     settings.set_again(&flags.policy)?;
     flags.spaces.refuse_unused(settings.policy.policy(), flags.merge.is_some())?;
     if !flags.allow_domain.is_empty() && !settings.policy.policy().network {
-        say("adjutant: --allow-domain allows nothing without --allow-network");
+        say("adjutant: --allow-domain has no effect without --allow-network");
     }
     Ok(())
 }
@@ -192,7 +204,7 @@ pub(crate) fn write_in_place(settings: &mut Settings) -> Result<(), Failure> {
 }
 
 /// Combines the tasks from a file or standard input and from `-t` into one call.
-fn read_call(args: &DelegateArgs, policy: &LayeredPolicy) -> Result<DelegateCall, Failure> {
+fn read_call(args: &DelegateTasksArgs, policy: &LayeredPolicy) -> Result<DelegateCall, Failure> {
     let mut call = match &args.tasks {
         None => Map::new(),
         Some(path) if path == Path::new("-") => object(&read_stdin()?, "standard input")?,
@@ -219,7 +231,8 @@ fn read_call(args: &DelegateArgs, policy: &LayeredPolicy) -> Result<DelegateCall
     call.insert("tasks".into(), Value::Array(tasks));
     let limits = CallLimits::of(policy.policy());
     let mut call = DelegateCall::parse(&Value::Object(call), &limits).map_err(|error| {
-        Failure::usage(error.to_string()).hint("`adjutant delegate --help` shows the form.")
+        Failure::usage(error.to_string())
+            .hint("`adjutant delegate --help` shows the expected format.")
     })?;
     if args.work.concurrency.is_some() {
         // The flag takes precedence over the file, and the policy has it already.
@@ -244,8 +257,9 @@ fn object(text: &str, origin: &str) -> Result<Map<String, Value>, Failure> {
     }
 }
 
-fn dry_run(policy: &Policy, events: &[Event], as_json: bool) -> Result<Exit, Failure> {
-    let question = ApprovalQuestion::of(policy, events);
+fn dry_run(policy: &Policy, preview: &RunPreview, as_json: bool) -> Result<Exit, Failure> {
+    let question = ApprovalQuestion::of(policy, &preview.events);
+    let question = question.with_commands_see(preview.commands_see.as_deref());
     if as_json {
         print_json(&question.json())?;
     } else {
@@ -256,7 +270,7 @@ fn dry_run(policy: &Policy, events: &[Event], as_json: bool) -> Result<Exit, Fai
 
 /// Returns the approver. Fails before anything starts if approval is needed and there is no terminal.
 fn approver_of(
-    args: &DelegateArgs,
+    args: &DelegateTasksArgs,
     policy: &Policy,
     preview: impl FnOnce() -> Result<RunPreview, Failure>,
 ) -> Result<Approver, Failure> {
@@ -294,24 +308,24 @@ fn how_to_start(policy: &Policy, question: &ApprovalQuestion) -> String {
 }
 
 /// Turns an error of the engine into a failure. Refusals by policy have their own exit code.
-pub(crate) fn failed(error: &EngineError) -> Failure {
+pub(crate) fn engine_failure(error: &EngineError) -> Failure {
     match error {
         EngineError::Refused(refusal) => {
             Failure::new(exit_of(refusal), format!("{}: {}", refusal.code(), refusal.message()))
                 .hint(refusal.recommendation())
         }
         EngineError::Workdir { .. } | EngineError::NothingToResume(_) => {
-            Failure::caused(Exit::Usage, error)
+            Failure::from_error(Exit::Usage, error)
         }
         EngineError::Lock(_) if error.is_in_use() => {
-            Failure::caused(Exit::Usage, error).hint("`adjutant status` shows its state.")
+            Failure::from_error(Exit::Usage, error).hint("`adjutant status` shows its state.")
         }
-        EngineError::Workspaces(_) => Failure::caused(Exit::Usage, error).hint(
-            "`adjutant doctor` says what this machine allows; without --write agents only read.",
+        EngineError::Workspaces(_) => Failure::from_error(Exit::Usage, error).hint(
+            "`adjutant doctor` says what this machine allows; without --write, agents only read and need no workspaces.",
         ),
-        EngineError::Model { .. } => Failure::caused(Exit::Usage, error)
+        EngineError::Model { .. } => Failure::from_error(Exit::Usage, error)
             .hint("Choose an available model with --model, or set the key of this one."),
-        EngineError::Context(_) => Failure::caused(Exit::Refused, error)
+        EngineError::Context(_) => Failure::from_error(Exit::Refused, error)
             .hint("Name regular files below the root in `context_loading` of the command's file."),
         EngineError::Home(_)
         | EngineError::Lock(_)
@@ -323,7 +337,7 @@ pub(crate) fn failed(error: &EngineError) -> Failure {
         | EngineError::Random(_)
         | EngineError::ToolName(_)
         | EngineError::OnCreated(_)
-        | EngineError::Illegal(_) => Failure::caused(Exit::Failed, error),
+        | EngineError::Illegal(_) => Failure::from_error(Exit::Failed, error),
     }
 }
 

@@ -14,8 +14,8 @@ use adjutant_core::{Policy, Preset};
 use adjutant_engine::{ApproverAnswer, Archive, Engine, EngineSetup};
 use adjutant_view::approval::ApprovalQuestion;
 
-use crate::args::{DemoArgs, MergeAfter, ResultFormat};
-use crate::delegate::{absolute, failed, form};
+use crate::args::{DemoArgs, MergeAfterRun, ResultFormat};
+use crate::delegate::{absolute, engine_failure, form};
 use crate::errors;
 use crate::execute::{DisplayOptions, RunRequest, conclude, execute_run};
 use crate::exit::{Exit, Failure};
@@ -61,14 +61,14 @@ pub(crate) fn run_demo(args: &DemoArgs, as_json: bool, archive: &Archive) -> Res
     let tree = tree(args.dir.as_deref(), archive)?;
     let engine = engine(policy.clone(), model()?, &tree)?;
     let briefs = engine.briefs(&tasks()?);
-    let preview = engine.preview(briefs.clone(), None).map_err(|error| failed(&error))?;
+    let preview = engine.preview(briefs.clone(), None).map_err(|error| engine_failure(&error))?;
     say(&format!(
         "Three read-only subagents on {}. No key, no network: the model is a script.",
         tree.display()
     ));
     say(&format!(
         "A person would be asked first:\n\n{}",
-        indented(
+        indent_lines(
             &ApprovalQuestion::of(&policy, &preview.events)
                 .text(columns(io::stderr()).saturating_sub(2))
         )
@@ -77,7 +77,7 @@ pub(crate) fn run_demo(args: &DemoArgs, as_json: bool, archive: &Archive) -> Res
         form: form(args.return_form, ReturnFormat::Markdown, as_json),
         events: args.events,
         result_tokens: policy.result_tokens,
-        merge: MergeAfter::Report,
+        merge: MergeAfterRun::Report,
     };
     let work = RunRequest::Tasks { briefs, concurrency: None };
     let conducted =
@@ -122,7 +122,7 @@ fn engine(policy: Policy, model: wiring::SharedModel, tree: &Path) -> Result<Eng
         secrets: Vec::new(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
-    Engine::new(setup).map_err(|error| failed(&error))
+    Engine::new(setup).map_err(|error| engine_failure(&error))
 }
 
 /// Returns the scripted model.
@@ -133,7 +133,7 @@ pub(crate) fn model() -> Result<wiring::SharedModel, Failure> {
 fn tasks() -> Result<Vec<TaskSpec>, Failure> {
     let task = |(label, prompt): &(&str, &str)| TaskSpec::new(label, prompt);
     let tasks = TASKS.iter().map(task).collect::<Result<_, _>>();
-    tasks.map_err(|error| Failure::caused(Exit::Failed, &error))
+    tasks.map_err(|error| Failure::from_error(Exit::Failed, &error))
 }
 
 /// Returns the tree to read: the named one, the current directory, or the sample if that is too small.
@@ -195,6 +195,6 @@ fn is_large_enough(root: &Path) -> bool {
     false
 }
 
-fn indented(text: &str) -> String {
+fn indent_lines(text: &str) -> String {
     text.lines().map(|line| format!("  {line}").trim_end().to_owned() + "\n").collect()
 }

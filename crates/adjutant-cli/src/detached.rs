@@ -7,7 +7,7 @@
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use adjutant_core::policy::{ApprovalRule as Asks, PolicyKey, PolicySource};
+use adjutant_core::policy::{ApprovalRule as Asks, PolicyKey, PolicySource, WorkspaceSharing};
 use adjutant_core::registry::TreeKey;
 use adjutant_core::{Event, Policy, Refusal, RegistryCommand, RegistryRefusal, RunId, Usd};
 use adjutant_engine::{
@@ -25,6 +25,7 @@ use crate::checks::read_stdin;
 use crate::exit::{Exit, Failure};
 use crate::output::say;
 use crate::settings::{Settings, open_archive};
+use crate::workspace_flags::{WorkspaceSetupFlags, WriteFlags};
 
 /// Starts a new process session, so that signals to the server's session do not reach this process, and returns what
 /// the server hands over.
@@ -52,7 +53,7 @@ pub(crate) fn detach(flags: &DetachedFlags) -> Result<LaunchHandover, Failure> {
 pub(crate) fn hand_to_engine(engine: Engine, terms: Option<&mut DetachedTerms>) -> Engine {
     let placed = terms.and_then(|terms| Some((terms.handover.clone(), terms.place.take()?)));
     let Some((handover, place)) = placed else { return engine };
-    let engine = engine.with_run_id(handover.run()).holding(place);
+    let engine = engine.with_run_id(handover.run()).with_guard(place);
     engine.on_created(move |_, folder| handover.mark_owner(folder))
 }
 
@@ -127,7 +128,7 @@ struct AutoApprovalAllowance {
 }
 
 /// The approver of a call, or that the call must be judged again first.
-pub(crate) enum ApproverChoice {
+pub(crate) enum CallApproverDecision {
     /// This approver answers the questions of the call.
     Chosen(Approver),
     /// Other runs have spent from the allowance in between. The call is judged again, with this amount (possibly zero)
@@ -162,27 +163,45 @@ impl DetachedTerms {
             let refusal = Refusal::ApprovalDenied { reason: DENIED.to_owned() };
             return Err(Failure::new(Exit::Refused, refusal.message()).hint(ALLOW));
         }
-        let mut terms = Self::admit(flags, handover, &open_archive(given_home)?, root, settings)?;
+        let approval = flags.approval.unwrap_or_default();
+        let archive = open_archive(given_home)?;
+        let mut terms = Self::admit(flags, approval, handover, &archive, root, settings)?;
         terms.reserve_run_budget(settings)?;
         terms.apply_to_policy(settings)?;
         Ok(Some(terms))
     }
 
     /// Admits the run and sets what is left of the allowance as a limit of its policy.
+    ///
+    /// A run whose agents write is started unasked only if the user's own config.toml says so. A project's file for a
+    /// client can contain flags of the server, so these only narrow that.
     pub(crate) fn for_tasks(
         flags: &DetachedFlags,
+        spaces: &WriteFlags,
         handover: LaunchHandover,
         archive: &Archive,
         root: &Path,
         settings: &mut Settings,
     ) -> Result<Self, Failure> {
-        let terms = Self::admit(flags, handover, archive, root, settings)?;
+        if spaces.write {
+            // After `--set`, which would otherwise take precedence.
+            settings.set(PolicyKey::InPlace, false, "--write")?;
+            settings.set(PolicyKey::Workspace, "own", "--write")?;
+        }
+        let mut approval = flags.approval.unwrap_or_default();
+        let policy = settings.policy.policy();
+        if policy.in_place || policy.workspace == WorkspaceSharing::Own {
+            approval = writer_approval(approval, &spaces.terms, settings)?;
+            settings.set(PolicyKey::Approval, "batch", "--approval")?;
+        }
+        let terms = Self::admit(flags, approval, handover, archive, root, settings)?;
         terms.apply_to_policy(settings)?;
         Ok(terms)
     }
 
     fn admit(
         flags: &DetachedFlags,
+        approval: ApprovalMode,
         handover: LaunchHandover,
         archive: &Archive,
         root: &Path,
@@ -191,14 +210,13 @@ impl DetachedTerms {
         let registry = archive.registry().clone();
         let place = admit_run(&registry, &handover, root, flags.max_runs.unwrap_or(u32::MAX))?;
         let client = flags.client.clone().unwrap_or_default();
-        let approval = flags.approval.unwrap_or_default();
         let policy = settings.policy.policy();
         let unasked = match approval {
             ApprovalMode::AutoBelow(limit) if policy.approval == Asks::Batch => {
-                let known = registry.look().map_err(|error| {
-                    Failure::caused(Exit::Failed, &RegistryError::Unavailable(error))
+                let known = registry.read_unlocked().map_err(|error| {
+                    Failure::from_error(Exit::Failed, &RegistryError::Unavailable(error))
                 })?;
-                let left = policy.unasked(limit, known.spent_unasked(wall_now()));
+                let left = policy.auto_approval_left(limit, known.spent_unasked(wall_now()));
                 Some(AutoApprovalAllowance { limit, left })
             }
             ApprovalMode::AutoBelow(_) | ApprovalMode::Deny | ApprovalMode::Inbox => None,
@@ -239,7 +257,7 @@ impl DetachedTerms {
                 unasked.left = None;
                 Ok(false)
             }
-            Err(error) => Err(Failure::caused(Exit::Failed, &error)),
+            Err(error) => Err(Failure::from_error(Exit::Failed, &error)),
         }
     }
 
@@ -285,7 +303,7 @@ impl DetachedTerms {
         &mut self,
         policy: &Policy,
         events: &[Event],
-    ) -> Result<ApproverChoice, Failure> {
+    ) -> Result<CallApproverDecision, Failure> {
         let question = ApprovalQuestion::of(policy, events);
         if let Some(unasked) = self.unasked
             && question.is_automatic()
@@ -296,12 +314,14 @@ impl DetachedTerms {
             let amount = policy.unasked_reservation(worst, unasked.left);
             self.settles = self.reserve(amount)?;
             if let Some(unasked) = self.unasked.filter(|_| !self.settles) {
-                return Ok(ApproverChoice::AllowanceChanged(unasked.left.unwrap_or_default()));
+                return Ok(CallApproverDecision::AllowanceChanged(
+                    unasked.left.unwrap_or_default(),
+                ));
             }
         } else if question.is_asked() && self.approval == ApprovalMode::Deny {
-            return Err(denied(&question));
+            return Err(denied_failure(&question));
         }
-        Ok(ApproverChoice::Chosen(self.inbox_approver()))
+        Ok(CallApproverDecision::Chosen(self.inbox_approver()))
     }
 
     /// Returns an approver that puts every question into the inbox of `adjutant approvals`.
@@ -318,7 +338,7 @@ impl DetachedTerms {
                 match kept {
                     Some(Ok(())) => ApproverAnswer::Later,
                     Some(Err(error)) => {
-                        let failure = Failure::caused(Exit::Failed, &error);
+                        let failure = Failure::from_error(Exit::Failed, &error);
                         ApproverAnswer::No(format!("the question could not be saved: {failure}"))
                     }
                     None => ApproverAnswer::No("nothing was asked".into()),
@@ -338,13 +358,31 @@ impl DetachedTerms {
             if let Err(error) =
                 self.registry.submit(RegistryCommand::SettleAllowance { run, spent })
             {
-                let failure = Failure::caused(Exit::Failed, &error);
+                let failure = Failure::from_error(Exit::Failed, &error);
                 say(&format!(
                     "adjutant: cannot record what the run cost, so its worst case counts: {failure}"
                 ));
             }
         }
     }
+}
+
+/// Returns what happens to a call whose agents write: what the user's own config.toml allows, narrowed by the server.
+///
+/// Network access and directories that a flag or a variable of the server adds are always asked about.
+fn writer_approval(
+    server: ApprovalMode,
+    typed: &WorkspaceSetupFlags,
+    settings: &Settings,
+) -> Result<ApprovalMode, Failure> {
+    let is_network_theirs = match settings.policy.source(PolicyKey::Network) {
+        PolicySource::Environment(_) | PolicySource::Flag(_) | PolicySource::Content(_) => false,
+        PolicySource::Preset(_) | PolicySource::UserConfig | PolicySource::ProjectConfig => true,
+    };
+    let has_network_of_server = settings.policy.policy().network && !is_network_theirs;
+    let is_unasked_allowed =
+        settings.mcp.write_unasked && !has_network_of_server && typed.first_typed_flag().is_none();
+    Ok(server.for_writers(settings.mcp.approval_mode()?, is_unasked_allowed))
 }
 
 const DENIED: &str =
@@ -354,7 +392,7 @@ const DENIED: &str =
 const ALLOW: &str = "Only a person can allow it: with `approval = \"inbox\"` in [mcp] of their own config.toml, or by \
                      starting the server with --approval inbox.";
 
-fn denied(question: &ApprovalQuestion) -> Failure {
+fn denied_failure(question: &ApprovalQuestion) -> Failure {
     let refusal = Refusal::ApprovalDenied { reason: DENIED.to_owned() };
     let what = format!("{}\n  {}", refusal.message(), question.one_line());
     let hint = match question.worst_usd() {
@@ -394,7 +432,7 @@ fn admit_run(
 /// Turns a refusal of the registry into a failure with its recommendation.
 fn registry_failure(error: &RegistryError) -> Failure {
     let RegistryError::Refused(refusal) = error else {
-        return Failure::caused(Exit::Failed, error);
+        return Failure::from_error(Exit::Failed, error);
     };
     let failure = Failure::new(Exit::Refused, refusal.to_string());
     match refusal.recommendation() {

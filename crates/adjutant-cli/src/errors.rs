@@ -13,7 +13,7 @@ use crate::args::{ErrorsArgs, ErrorsCommand};
 use crate::exit::{Exit, Failure};
 use crate::output::{print, print_json, say};
 use crate::projections;
-use crate::records::{ViewDetail, colours, counted, failed, fold};
+use crate::records::{ViewDetail, archive_failure, colours, count_with_noun, fold};
 use crate::run_lookup;
 
 /// The name of the file in the state directory.
@@ -31,10 +31,11 @@ pub(crate) fn run_errors(
     if args.write {
         let all =
             ErrorsJson::new(all_errors(archive)?.into_iter().map(|(_, error)| error).collect());
-        let path = archive.write_projection(FILE, pretty(&all).as_bytes()).map_err(failed)?;
+        let path =
+            archive.write_projection(FILE, pretty(&all).as_bytes()).map_err(archive_failure)?;
         say(&format!(
             "adjutant: {} kept in {}",
-            counted(all.errors.len(), "error"),
+            count_with_noun(all.errors.len(), "error"),
             path.display()
         ));
     }
@@ -68,7 +69,7 @@ pub(crate) fn run_errors(
 fn summary(shown: &[ErrorJson], hidden: usize) -> String {
     let mut text = match shown {
         [] => "No errors".to_owned(),
-        some => counted(some.len(), "error"),
+        some => count_with_noun(some.len(), "error"),
     };
     if hidden > 0 {
         text += &format!("; {hidden} fixed not shown, --all shows them");
@@ -89,17 +90,18 @@ fn mark_fixed(archive: &Archive, id: &str, as_json: bool) -> Result<Exit, Failur
     let is_new = error.is_unfixed();
     if is_new {
         files.append(&Event::ErrorFixed { id: id.to_owned() }).map_err(|error| match error {
-            ArchiveError::Live(run) => Failure::caused(Exit::Failed, &error)
-                .hint(format!("`adjutant watch {run}` shows when it has ended; tick it off then.")),
-            ArchiveError::Expired(_) => Failure::caused(Exit::Failed, &error)
-                .hint("Its content was pruned; nothing is added to it any more."),
+            ArchiveError::Live(run) => Failure::from_error(Exit::Failed, &error).hint(format!(
+                "`adjutant wait {run}` waits until it has ended; mark the error as fixed then."
+            )),
+            ArchiveError::Expired(_) => Failure::from_error(Exit::Failed, &error)
+                .hint("The run was pruned, so its errors can no longer be marked as fixed."),
             ArchiveError::Home(_)
             | ArchiveError::Find(_)
             | ArchiveError::NoSession(_)
             | ArchiveError::Ambiguous { .. }
             | ArchiveError::Read { .. }
             | ArchiveError::Write { .. }
-            | ArchiveError::File(_) => failed(error),
+            | ArchiveError::File(_) => archive_failure(error),
         })?;
         error.fix_status = errors::FIXED;
     }
@@ -115,9 +117,9 @@ fn mark_fixed(archive: &Archive, id: &str, as_json: bool) -> Result<Exit, Failur
 
 /// Marks all errors of an ended run as fixed: the demo fails on purpose.
 pub(crate) fn mark_all_fixed(archive: &Archive, run: RunId) -> Result<(), Failure> {
-    let (files, _) = archive.find(&run.to_string()).map_err(failed)?;
+    let (files, _) = archive.find(&run.to_string()).map_err(archive_failure)?;
     for error in of_run(&files)?.into_iter().filter(ErrorJson::is_unfixed) {
-        files.append(&Event::ErrorFixed { id: error.id }).map_err(failed)?;
+        files.append(&Event::ErrorFixed { id: error.id }).map_err(archive_failure)?;
     }
     Ok(())
 }
@@ -125,7 +127,7 @@ pub(crate) fn mark_all_fixed(archive: &Archive, run: RunId) -> Result<(), Failur
 /// Returns the errors of all runs, each with the files of its run, newest run first.
 fn all_errors(archive: &Archive) -> Result<Vec<(RunFiles, ErrorJson)>, Failure> {
     let mut all = Vec::new();
-    for files in archive.runs().map_err(failed)? {
+    for files in archive.runs().map_err(archive_failure)? {
         // A damaged run must not hide the others.
         match of_run(&files) {
             Ok(errors) => all.extend(errors.into_iter().map(|error| (files.clone(), error))),
@@ -149,6 +151,6 @@ fn check_type(kind: &str, found: &[ErrorJson]) -> Result<(), Failure> {
     }
     let known = known.into_iter().map(|word| sanitize::line(word).into_owned());
     let known = known.collect::<Vec<_>>().join(", ");
-    Err(Failure::usage(format!("no error has the type `{}`", sanitize::line(kind)))
-        .hint(format!("Types that occur or are standard: {known}.")))
+    Err(Failure::usage(format!("unknown error type `{}`", sanitize::line(kind)))
+        .hint(format!("Known types: {known}.")))
 }

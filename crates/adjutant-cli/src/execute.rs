@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use adjutant_core::schema::ReturnFormat;
-use adjutant_core::{Brief, Code, Event, Outcome, RunId, SessionId, Timestamp, Usd};
+use adjutant_core::{Brief, ErrorCode, Event, Outcome, RunId, SessionId, Timestamp, Usd};
 use adjutant_engine::{
     Approver, Archive, ControlCommand, Engine, EngineError, FinishedRun, Goal, LoadedJournal,
     Narrator, Reporter, ResumeRequest, RunFiles, RunHost,
@@ -18,15 +18,15 @@ use adjutant_view::progress::total;
 use adjutant_view::results::{
     CallResults, ResultOptions, command_end, command_head, root_end, root_reason, synthesis,
 };
-use adjutant_view::{Delegation, Liveness, RunView, TimedEvent, cost, sanitize, tree};
+use adjutant_view::{Delegation, ProcessLiveness, RunView, TimedEvent, cost, sanitize, tree};
 use rustix::process::Signal;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-use crate::args::{MergeAfter, ResultFormat};
+use crate::args::{MergeAfterRun, ResultFormat};
 use crate::ask::is_asking;
-use crate::delegate::failed;
+use crate::delegate::engine_failure;
 use crate::exit::{Exit, Failure};
 use crate::hints::program;
 use crate::live::{self, LiveView};
@@ -43,7 +43,7 @@ pub(crate) struct DisplayOptions {
     /// Tokens after which one result is cut; `None` prints all of it.
     pub(crate) result_tokens: Option<u64>,
     /// What happens to the work in workspaces after the run.
-    pub(crate) merge: MergeAfter,
+    pub(crate) merge: MergeAfterRun,
 }
 
 /// Blocking threads for tool calls.
@@ -58,7 +58,7 @@ const REDRAW: Duration = Duration::from_millis(100);
 /// Capacity of the control channel. Only signals send on it, so it never fills in practice.
 const ORDERS: usize = 8;
 
-/// The run to execute.
+/// What to execute: tasks, a goal, or an existing run to resume.
 pub(crate) enum RunRequest {
     /// Tasks that run without a parent agent.
     Tasks { briefs: Vec<Brief>, concurrency: Option<u64> },
@@ -155,12 +155,12 @@ pub(crate) fn execute_run(
     ) = &finished
     {
         // The run did nothing, so there is no result to show.
-        return Err(failed(error));
+        return Err(engine_failure(error));
     }
     let view = std::mem::take(&mut live.borrow_mut().view);
     if let (Err(error @ EngineError::Refused(_)), None) = (&finished, view.run()) {
         // The whole call was refused: no run was started.
-        return Err(failed(error));
+        return Err(engine_failure(error));
     }
     write_projections(archive, &view);
     Ok(ExecutedRun { view, finished })
@@ -169,7 +169,7 @@ pub(crate) fn execute_run(
 /// Returns whether the root agent ended because its deadline passed.
 fn ran_out_of_time(view: &RunView) -> bool {
     let reason = view.root().and_then(|root| root.reason.as_ref());
-    reason.is_some_and(|reason| reason.code == Code::Timeout)
+    reason.is_some_and(|reason| reason.code == ErrorCode::Timeout)
 }
 
 /// Writes the files that are derived from the journal: transcripts, and the project's `errors.json`.
@@ -184,7 +184,7 @@ pub(crate) fn write_projections(archive: &Archive, view: &RunView) {
 fn write_transcripts(archive: &Archive, view: &RunView, run: RunId) {
     let found = archive.find(&run.to_string());
     let written = found
-        .map_err(|error| Failure::caused(Exit::Failed, &error))
+        .map_err(|error| Failure::from_error(Exit::Failed, &error))
         .and_then(|(files, _)| projections::write(&files, view));
     if let Err(failure) = written {
         say(&format!("adjutant: cannot write transcripts: {failure}"));
@@ -193,7 +193,7 @@ fn write_transcripts(archive: &Archive, view: &RunView, run: RunId) {
 
 /// Describes the error that interrupted a run. The exit code is `Partial` if a task had completed before.
 pub(crate) fn interrupted_failure(error: &EngineError, view: &RunView) -> Failure {
-    let mut failure = failed(error);
+    let mut failure = engine_failure(error);
     if view.outcomes().completed > 0 {
         failure.exit = Exit::Partial;
     }
@@ -264,7 +264,7 @@ fn show_synthesis(
     }
     let text = synthesis(view);
     if showing.form == ResultFormat::Json {
-        let tree = tree::json(view, now, Liveness::Alive);
+        let tree = tree::json(view, now, ProcessLiveness::Alive);
         let cost = cost::json(view, None);
         let mut json = json!({ "v": 1, "synthesis": text, "tree": tree, "cost": cost });
         if let Some(reason) = root_reason(view) {
@@ -279,8 +279,10 @@ fn show_synthesis(
         }
         if let Some(assignment) = view.assignment() {
             json["assignment"] = json!(assignment);
-            json["results"] =
-                json!(CallResults::of_run(view).json(&ResultOptions::default()).results);
+        }
+        let results = CallResults::of_run(view);
+        if !results.items().is_empty() {
+            json["results"] = json!(results.json(&ResultOptions::default()).results);
         }
         return print_json(&json);
     }
@@ -291,8 +293,9 @@ fn show_synthesis(
     let end = end.map(|text| text.trim_end().to_owned());
     let parts: Vec<String> = head.into_iter().chain(said).chain(end).chain(came).collect();
     print(&format!("{}\n", parts.join("\n\n").trim_end()))?;
-    say_view(&format!("\n{}", tree::render(view, now, Liveness::Alive, palette)));
-    say(&total(view, now, Liveness::Alive));
+    say_view(&format!("\n{}", tree::render(view, now, ProcessLiveness::Alive, palette)));
+    CallResults::of_run(view).receipts().iter().for_each(|line| say(line));
+    say(&total(view, now, ProcessLiveness::Alive));
     auto_approved_line(view).iter().for_each(|words| say(words));
     if let Some(files) = files {
         say(&format!("Transcripts in {}", transcripts(files).display()));

@@ -85,7 +85,7 @@ impl Failure {
     }
 
     /// Returns a failure with the message of an error and of its sources.
-    pub(crate) fn caused(exit: Exit, error: &(dyn std::error::Error + 'static)) -> Self {
+    pub(crate) fn from_error(exit: Exit, error: &(dyn std::error::Error + 'static)) -> Self {
         let mut message = error.to_string();
         let mut source = error.source();
         while let Some(cause) = source {

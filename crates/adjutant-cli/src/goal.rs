@@ -9,12 +9,13 @@ use adjutant_core::{AgentName, Policy};
 use adjutant_engine::{Approver, Engine, EngineSetup, Goal, ResumeRequest, lead_prompt};
 use adjutant_mcp::LaunchHandover;
 
+use crate::agent_consent::{ConsentMode, settle_verify_commands};
 use crate::agents;
-use crate::args::{GoalArgs, WorkFlags};
+use crate::args::{RunGoalArgs, WorkFlags};
 use crate::ask::{Terminal, approver, may_ask};
 use crate::checks::read_stdin;
 use crate::commands::{self, TypedSlashCommand};
-use crate::delegate::{absolute, apply_flags, failed, form, read_text};
+use crate::delegate::{absolute, apply_flags, engine_failure, form, read_text};
 use crate::detached::{self, DetachedTerms};
 use crate::execute::{DisplayOptions, RunRequest, conclude, execute_run};
 use crate::exit::{Exit, Failure};
@@ -22,11 +23,11 @@ use crate::output::say;
 use crate::resume::{ResumeFlags, RunToResume, resume_run};
 use crate::run_lookup::ProjectTree;
 use crate::settings::{Settings, base_depth, open_archive};
-use crate::wiring::Wiring;
+use crate::wiring::ModelSetup;
 
 /// Runs `adjutant run`.
 pub(crate) fn run_goal(
-    args: &GoalArgs,
+    args: &RunGoalArgs,
     as_json: bool,
     given_home: Option<PathBuf>,
 ) -> Result<Exit, Failure> {
@@ -36,7 +37,7 @@ pub(crate) fn run_goal(
     }
     let is_detached = args.detached.detached;
     let workdir = absolute(&flags.root)?;
-    let (sent, handover) = is_detached.then(|| sent(args)).transpose()?.unzip();
+    let (sent, handover) = is_detached.then(|| read_sent_command(args)).transpose()?.unzip();
     let typed = sent.as_deref().or(args.goal.as_deref());
     let slash = commands::read_slash_command(&workdir, typed)?;
     if is_detached {
@@ -62,18 +63,24 @@ pub(crate) fn run_goal(
     let mut policy = settings.policy.policy().clone();
     let agent = flags.agent.as_deref();
     let mut roster = agents::find_with(&workdir, agent.filter(|_| slash.is_none()))?;
+    let verify = flags.spaces.typed_verify()?;
+    let consent =
+        if verify.is_some() || is_detached { ConsentMode::Recorded } else { ConsentMode::Ask };
+    settle_verify_commands(&mut roster.agents, (&workdir, &policy), consent, || {
+        Ok(open_archive(given_home.clone())?.registry().clone())
+    })?;
     let prepare = |slash: &TypedSlashCommand| slash.prepare(&settings.routes, agent, &mut roster);
     let mut prepared = slash.as_ref().map(prepare).transpose()?;
     if let Some(prepared) = &mut prepared {
         prepared.base_depth = base_depth;
     }
     let goal = goal_text(typed.filter(|_| prepared.is_none()), prepared.is_some())?;
-    let mut wiring = Wiring::new(&settings)?;
+    let mut wiring = ModelSetup::new(&settings)?;
     if let Some(file) = flags.record.as_deref() {
         wiring = wiring.record(file, &settings.secrets)?;
     }
     let named = flags.agent.as_deref().filter(|_| prepared.is_none());
-    let lead = named.map(|name| agents::named(&roster, name)).transpose()?;
+    let lead = named.map(|name| agents::find_agent(&roster, name)).transpose()?;
     let who = prepared.as_ref().map(|prepared| &prepared.definition).or(lead);
     let chosen = agents::choose(&settings, flags, who, |name| wiring.choose(name))?;
     chosen.remarks.iter().for_each(|remark| say(&format!("adjutant: {remark}")));
@@ -92,7 +99,7 @@ pub(crate) fn run_goal(
         secrets: [settings.secrets.clone(), wiring.secrets()].concat(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
-    let engine = Engine::new(setup).map_err(|error| failed(&error))?;
+    let engine = Engine::new(setup).map_err(|error| engine_failure(&error))?;
     let itself = prepared.as_ref().map(|prepared| prepared.definition.clone());
     let known = roster.agents.iter().cloned().chain(itself);
     let mut engine = engine.with_agents(known, &settings.models_allowed).at_depth(base_depth);
@@ -121,13 +128,15 @@ pub(crate) fn run_goal(
         result_tokens: policy.result_tokens,
         merge: flags.merge.unwrap_or_default(),
     };
-    let mut spaces = flags.spaces.setup(archive.path(), &workdir)?;
+    let mut spaces = flags.spaces.setup(archive.path(), &workdir, &settings)?;
     spaces.merge = showing.merge.request();
+    spaces.verify = verify;
     let mut engine = engine.with_spaces(spaces);
     let approver = match &mut terms {
         Some(terms) => {
             engine = engine.with_approval_first(typed);
-            let preview = engine.preview_run(goal.clone()).map_err(|error| failed(&error))?;
+            let preview =
+                engine.preview_run(goal.clone()).map_err(|error| engine_failure(&error))?;
             terms.approver_of_run(&preview.events)
         }
         None => approver_of(flags, &policy),
@@ -143,14 +152,14 @@ pub(crate) fn run_goal(
 }
 
 /// Detaches from the MCP server and reads the command that its client sent.
-fn sent(args: &GoalArgs) -> Result<(String, LaunchHandover), Failure> {
+fn read_sent_command(args: &RunGoalArgs) -> Result<(String, LaunchHandover), Failure> {
     let handover = detached::detach(&args.detached)?;
     Ok((detached::read_command(&handover)?, handover))
 }
 
 /// Runs `run --continue`: sends the goal as the next message to the latest parent agent in this tree.
 fn continue_latest(
-    args: &GoalArgs,
+    args: &RunGoalArgs,
     as_json: bool,
     given_home: Option<PathBuf>,
 ) -> Result<Exit, Failure> {
@@ -158,7 +167,7 @@ fn continue_latest(
     let workdir = absolute(&args.work.root)?;
     let archive = open_archive(given_home)?;
     let tree = ProjectTree::around(&workdir);
-    let failed = |error| Failure::caused(Exit::Failed, &error);
+    let failed = |error| Failure::from_error(Exit::Failed, &error);
     for files in archive.runs().map_err(failed)? {
         // An unreadable run is skipped here. Naming it with `resume` prints the error.
         if !files.workdir().is_some_and(|workdir| tree.has(&workdir)) {
@@ -173,8 +182,8 @@ fn continue_latest(
             return resume_run(&archive, RunToResume { files, journal, past }, wish, &flags);
         }
     }
-    Err(Failure::usage("there is no run of a parent agent in this tree to continue")
-        .hint("Begin one with `adjutant run \"GOAL\"`."))
+    Err(Failure::usage("no run of `adjutant run` in this project can be continued")
+        .hint("Start one with `adjutant run \"GOAL\"`."))
 }
 
 /// Joins the typed goal and standard input. Only a slash command may have neither.
@@ -186,7 +195,8 @@ fn goal_text(typed: Option<&str>, may_be_empty: bool) -> Result<String, Failure>
         .collect();
     let goal = parts.join("\n\n");
     if goal.is_empty() && !may_be_empty {
-        return Err(Failure::usage("no goal given").hint("adjutant run \"GOAL\", or pipe one in."));
+        return Err(Failure::usage("no goal given")
+            .hint("Type `adjutant run \"GOAL\"`, or pipe the goal to standard input."));
     }
     Ok(goal)
 }

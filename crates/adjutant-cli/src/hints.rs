@@ -36,7 +36,7 @@ pub(crate) fn remember_typed(flags: Vec<String>) {
 }
 
 /// Returns the remembered flags.
-pub(crate) fn typed() -> &'static [String] {
+pub(crate) fn typed_flags() -> &'static [String] {
     TYPED.get().map_or(&[], Vec::as_slice)
 }
 

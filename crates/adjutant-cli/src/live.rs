@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::time::Instant;
 
 use adjutant_core::{Event, SessionId, Timestamp};
-use adjutant_view::progress::{ProgressFrame, keeping, line};
+use adjutant_view::progress::{ProgressFrame, line, slow_commit_text};
 use adjutant_view::{Palette, RunView, TimedEvent, events, sanitize};
 
 use crate::ask::is_asking;
@@ -138,7 +138,7 @@ impl LiveView {
     fn say_keeping(&mut self) {
         let now = self.now();
         for delegation in self.view.delegations() {
-            if let Some(words) = keeping(delegation, now)
+            if let Some(words) = slow_commit_text(delegation, now)
                 && self.keeping.insert(delegation.session)
             {
                 say(&format!("[{}] {words}", sanitize::label(delegation.label.as_str())));

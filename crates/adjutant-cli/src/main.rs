@@ -4,6 +4,8 @@
 //! view; only `wiring` names a concrete model. Start at `act`: one line per command.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod account;
+mod agent_consent;
 mod agents;
 mod approvals;
 mod args;
@@ -36,6 +38,7 @@ mod run_lookup;
 mod settings;
 mod story;
 mod tasks;
+mod toolchains;
 mod undo;
 mod watch;
 mod wiring;
@@ -45,7 +48,7 @@ use std::process::ExitCode;
 
 use clap::CommandFactory;
 
-use args::{Cli, Command};
+use args::{Cli, CliCommand};
 use exit::{Exit, Failure};
 
 fn main() -> ExitCode {
@@ -76,41 +79,41 @@ fn act(cli: Cli) -> Result<Exit, Failure> {
         return next_steps::run_next_steps(home);
     };
     match command {
-        Command::Demo(args) => demo::run_demo(&args, json, &archive()?),
-        Command::Run(args) => goal::run_goal(&args, json, home),
-        Command::Story(args) => story::run_story(&args, json, home),
-        Command::Delegate(args) => delegate::run_delegate(&args, json, home),
-        Command::Resume(args) => resume::run_resume(&args, json, &archive()?),
-        Command::Check(args) => checks::run_check(&args),
-        Command::Parse(args) => checks::run_parse(&args),
-        Command::Validate(args) => checks::run_validate(&args),
-        Command::Policy(args) => policy::run_policy(&args, json),
-        Command::Agents(args) => agents::run_agents(&args, json),
-        Command::Commands(args) => commands::run_commands(&args, json),
-        Command::Task(args) => tasks::run_task(&args, json),
-        Command::Models => models::run_models(json),
-        Command::Doctor => models::run_doctor(&settings::home(home)?, json),
-        Command::Init => models::run_init(json),
-        Command::Status(args) => records::run_status(&archive()?, &args, json),
-        Command::Tree(run) => records::run_tree(&archive()?, &run, json),
-        Command::Watch(args) => watch::run_watch(&archive()?, &args.run, json),
-        Command::Result(args) => records::run_result(&archive()?, &args, json),
-        Command::Transcript(run) => records::run_transcript(&archive()?, &run, json),
-        Command::Cost(args) => records::run_cost(&archive()?, &args, json),
-        Command::Errors(args) => errors::run_errors(&archive()?, &args, json),
-        Command::Log(args) => records::run_log(&archive()?, &args, json),
-        Command::Diff(args) => results::run_diff(&archive()?, &args, json),
-        Command::Merge(args) => results::run_merge(&archive()?, &args, json),
-        Command::Discard(args) => results::run_discard(&archive()?, &args, json),
-        Command::Undo(args) => undo::run_undo(&archive()?, &args, json),
-        Command::Prune(args) => records::run_prune(&archive()?, &args, json),
-        Command::Cancel(args) => control::run_cancel(&archive()?, &args, json),
-        Command::Wait(args) => control::run_wait(&archive()?, &args, json),
-        Command::Tell(args) => control::run_tell(&archive()?, &args, json),
-        Command::Approvals => approvals::run_approvals(&archive()?, json),
-        Command::Approve(args) => approvals::run_approve(&archive()?, &args, json),
-        Command::Mcp(args) => mcp::run_mcp(&args, home),
-        Command::Completions { shell } => {
+        CliCommand::Demo(args) => demo::run_demo(&args, json, &archive()?),
+        CliCommand::Run(args) => goal::run_goal(&args, json, home),
+        CliCommand::Story(args) => story::run_story(&args, json, home),
+        CliCommand::Delegate(args) => delegate::run_delegate(&args, json, home),
+        CliCommand::Resume(args) => resume::run_resume(&args, json, &archive()?),
+        CliCommand::Check(args) => checks::run_check(&args),
+        CliCommand::Parse(args) => checks::run_parse(&args),
+        CliCommand::Validate(args) => checks::run_validate(&args),
+        CliCommand::Policy(args) => policy::run_policy(&args, json),
+        CliCommand::Agents(args) => agents::run_agents(&args, json),
+        CliCommand::Commands(args) => commands::run_commands(&args, json),
+        CliCommand::Task(args) => tasks::run_task(&args, json),
+        CliCommand::Models => models::run_models(json),
+        CliCommand::Doctor => models::run_doctor(&settings::home(home)?, json),
+        CliCommand::Init => models::run_init(json),
+        CliCommand::Status(args) => records::run_status(&archive()?, &args, json),
+        CliCommand::Tree(run) => records::run_tree(&archive()?, &run, json),
+        CliCommand::Watch(args) => watch::run_watch(&archive()?, &args.run, json),
+        CliCommand::Result(args) => records::run_result(&archive()?, &args, json),
+        CliCommand::Transcript(run) => records::run_transcript(&archive()?, &run, json),
+        CliCommand::Cost(args) => records::run_cost(&archive()?, &args, json),
+        CliCommand::Errors(args) => errors::run_errors(&archive()?, &args, json),
+        CliCommand::Log(args) => records::run_log(&archive()?, &args, json),
+        CliCommand::Diff(args) => results::run_diff(&archive()?, &args, json),
+        CliCommand::Merge(args) => results::run_merge(&archive()?, &args, json),
+        CliCommand::Discard(args) => results::run_discard(&archive()?, &args, json),
+        CliCommand::Undo(args) => undo::run_undo(&archive()?, &args, json),
+        CliCommand::Prune(args) => records::run_prune(&archive()?, &args, json),
+        CliCommand::Cancel(args) => control::run_cancel(&archive()?, &args, json),
+        CliCommand::Wait(args) => control::run_wait(&archive()?, &args, json),
+        CliCommand::Tell(args) => control::run_tell(&archive()?, &args, json),
+        CliCommand::Approvals => approvals::run_approvals(&archive()?, json),
+        CliCommand::Approve(args) => approvals::run_approve(&archive()?, &args, json),
+        CliCommand::Mcp(args) => mcp::run_mcp(&args, home),
+        CliCommand::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "adjutant", &mut script);
             output::print(&String::from_utf8_lossy(&script))?;

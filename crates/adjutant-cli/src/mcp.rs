@@ -9,9 +9,11 @@ use std::time::Duration;
 use adjutant_core::policy::PolicyKey;
 use adjutant_core::schema::CallLimits;
 use adjutant_mcp::{
-    ApprovalMode, BearerToken, HttpOptions, HttpServer, ServeError, ServerSetup, TOKEN_VARIABLE,
-    serve,
+    ApprovalMode, BearerToken, HttpOptions, HttpServer, MergeApproval, ServeError, ServerSetup,
+    TOKEN_VARIABLE, serve,
 };
+
+use adjutant_view::sanitize;
 
 use crate::args::{McpArgs, McpCommand, OnDisconnect};
 use crate::delegate::absolute;
@@ -19,7 +21,7 @@ use crate::exit::{Exit, Failure};
 use crate::hints::program;
 use crate::mcp_clients::{self, InstallTarget};
 use crate::output::{print, say};
-use crate::settings::{McpConfig, Settings, command_folders, open_archive};
+use crate::settings::{McpConfig, Settings, command_folders, open_archive, user_config_path};
 
 /// Reserved for limits that a parent process passes on. While it is set, nothing is delegated, because this version
 /// does not understand such limits.
@@ -40,12 +42,12 @@ pub(crate) fn run_mcp(args: &McpArgs, given_home: Option<PathBuf>) -> Result<Exi
     let root = absolute(&args.root)?;
     let settings = settings(args, &root)?;
     let program_path = env::current_exe().map_err(|error| {
-        Failure::new(Exit::Failed, format!("cannot find this program: {error}"))
+        Failure::new(Exit::Failed, format!("cannot find the path of the adjutant program: {error}"))
     })?;
     let refusal = env::var_os(CONTEXT).map(|_| {
         format!(
-            "Not delegated: {CONTEXT} is set where the server was started. It is reserved for bounds \
-             that are handed down, and these are not understood; a person starts the server without it."
+            "Not delegated: the environment variable {CONTEXT} is set for the server. It is reserved for limits \
+             of a parent process, which this version cannot read; a person must unset it and restart the server."
         )
     });
     // The process of a run inherits the environment, so only a typed state directory is passed on.
@@ -56,9 +58,12 @@ pub(crate) fn run_mcp(args: &McpArgs, given_home: Option<PathBuf>) -> Result<Exi
         program: program_path,
         arguments: arguments(args, &settings.mcp, &root, state.as_deref()),
         task_arguments: task_arguments(args),
+        write_arguments: write_arguments(args),
         ends_with_server: ends_with_server(args, &settings.mcp),
         search: crate::results::search(),
         approval: approval(args, &settings.mcp)?,
+        merge_approval: merge_approval(args, &settings.mcp)?,
+        policy: settings.policy.policy().clone(),
         asks_client: args.ask_client.or(settings.mcp.ask_client).unwrap_or(true),
         limits: CallLimits::of(settings.policy.policy()),
         root,
@@ -69,9 +74,17 @@ pub(crate) fn run_mcp(args: &McpArgs, given_home: Option<PathBuf>) -> Result<Exi
         refusal,
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
+    if settings.mcp.is_unasked_ignored {
+        let file = user_config_path().unwrap_or_default().display().to_string();
+        say(&format!(
+            "adjutant: `write_unasked` and `merge_unasked` in {} have no effect: they count only in \
+             .config/adjutant/config.toml below the home directory of your account",
+            sanitize::line(&file)
+        ));
+    }
     match args.http {
         Some(address) => serve_http(setup, address, args.allow_origin.clone())?,
-        None => serve(setup).map_err(|error| Failure::caused(Exit::Failed, &error))?,
+        None => serve(setup).map_err(|error| Failure::from_error(Exit::Failed, &error))?,
     }
     Ok(Exit::Completed)
 }
@@ -106,6 +119,8 @@ fn misplaced_flag(args: &McpArgs) -> Option<&'static str> {
         ("--max-runs", args.max_runs.is_some()),
         ("--budget-usd", args.budget_usd.is_some()),
         ("--budget-tokens", args.budget_tokens.is_some()),
+        ("--include-ignored", !args.include_ignored.is_empty()),
+        ("--grant", !args.grant.is_empty()),
         ("--detach-after", args.detach_after.is_some()),
         ("--result-bytes", args.result_bytes.is_some()),
         ("--http", args.http.is_some()),
@@ -126,10 +141,12 @@ fn serve_http(
     let token = match &chosen {
         Some(text) => BearerToken::parse(&text.to_string_lossy())
             .map_err(|error| Failure::new(Exit::Usage, format!("{TOKEN_VARIABLE}: {error}")))?,
-        None => BearerToken::generate().map_err(|error| Failure::caused(Exit::Failed, &error))?,
+        None => {
+            BearerToken::generate().map_err(|error| Failure::from_error(Exit::Failed, &error))?
+        }
     };
     let server = HttpServer::bind(setup, HttpOptions { address, token: token.clone(), origins })
-        .map_err(|error| Failure::caused(refusal_exit(&error), &error))?;
+        .map_err(|error| Failure::from_error(refusal_exit(&error), &error))?;
     if chosen.is_none() {
         say(&format!(
             "adjutant: clients must send this header; it is shown once:\n  Authorization: Bearer {}",
@@ -138,7 +155,7 @@ fn serve_http(
     }
     // Printed last: a program that reads the address may connect at once.
     print(&format!("{}\n", server.url()))?;
-    server.serve().map_err(|error| Failure::caused(Exit::Failed, &error))
+    server.serve().map_err(|error| Failure::from_error(Exit::Failed, &error))
 }
 
 fn refusal_exit(error: &ServeError) -> Exit {
@@ -153,15 +170,19 @@ const MAX_RUNS: u32 = 16;
 
 /// Returns the approval mode: the flag, otherwise the user's configuration.
 fn approval(args: &McpArgs, config: &McpConfig) -> Result<ApprovalMode, Failure> {
-    let typed = args.approve_below.map(|usd| ("--approve-below", format!("auto-below {usd}")));
-    let configured = config.approval.clone().map(|text| ("user config: [mcp] approval", text));
-    match (args.approval, typed.or(configured)) {
+    match (args.approval, args.approve_below) {
         (Some(approval), _) => Ok(approval),
-        (None, None) => Ok(ApprovalMode::default()),
-        (None, Some((origin, text))) => {
-            text.parse().map_err(|problem| Failure::usage(format!("{origin}: {problem}")))
-        }
+        (None, None) => config.approval_mode(),
+        (None, Some(usd)) => format!("auto-below {usd}")
+            .parse()
+            .map_err(|problem| Failure::usage(format!("--approve-below: {problem}"))),
     }
+}
+
+/// Returns who approves merges: the user's configuration, narrowed by the flags.
+fn merge_approval(args: &McpArgs, config: &McpConfig) -> Result<MergeApproval, Failure> {
+    let own = config.approval_mode()?;
+    Ok(approval(args, config)?.for_merges(own, config.merge_unasked))
 }
 
 fn ends_with_server(args: &McpArgs, config: &McpConfig) -> bool {
@@ -174,6 +195,18 @@ fn ends_with_server(args: &McpArgs, config: &McpConfig) -> bool {
 /// Returns the arguments for calls of `Delegate` only: commands and stories have their own presets.
 fn task_arguments(args: &McpArgs) -> Vec<OsString> {
     args.policy.preset.iter().flat_map(|name| ["--preset".into(), name.into()]).collect()
+}
+
+/// Returns the arguments for calls of `delegate_write` only: what workspaces contain and commands may read.
+fn write_arguments(args: &McpArgs) -> Vec<OsString> {
+    let included = args.include_ignored.iter().map(|path| ("--include-ignored=", path));
+    let granted = args.grant.iter().map(|path| ("--grant=", path));
+    let join = |(flag, path): (&str, &PathBuf)| {
+        let mut argument = OsString::from(flag);
+        argument.push(path);
+        argument
+    };
+    included.chain(granted).map(join).collect()
 }
 
 /// Returns the arguments of the process of a run. They contain only the person's settings, nothing of the client.

@@ -17,7 +17,7 @@ use crate::mcp_clients;
 use crate::output::{print, print_json};
 use crate::results;
 use crate::settings::{Settings, user_config_path};
-use crate::wiring::{ListedModel, Wiring};
+use crate::wiring::{ListedModel, ModelSetup};
 
 /// How long `doctor` waits for a connection to a local model server.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(300);
@@ -27,15 +27,15 @@ const TEMPLATE: &str = include_str!("config.toml");
 
 /// Runs `adjutant models`.
 pub(crate) fn run_models(as_json: bool) -> Result<Exit, Failure> {
-    let wiring = Wiring::new(&Settings::load(&PolicyFlags::default(), Path::new("."))?)?;
+    let wiring = ModelSetup::new(&Settings::load(&PolicyFlags::default(), Path::new("."))?)?;
     let models = wiring.list();
     if as_json {
         let listed: Vec<Value> = models.iter().map(as_object).collect();
-        let as_of = Wiring::prices_as_of();
+        let as_of = ModelSetup::prices_as_of();
         print_json(&json!({ "v": 1, "prices_as_of": as_of, "models": listed }))?;
     } else {
         print(&models.iter().map(as_line).collect::<String>())?;
-        print(&format!("\nPrices are as of {}. {OWN_FIGURES}", Wiring::prices_as_of()))?;
+        print(&format!("\nPrices are as of {}. {OWN_FIGURES}", ModelSetup::prices_as_of()))?;
     }
     Ok(Exit::Completed)
 }
@@ -71,7 +71,7 @@ fn as_line(model: &ListedModel) -> String {
     )
 }
 
-/// A line of `doctor`.
+/// A line of `adjutant doctor`: what was checked, whether it is fine, and what to do if not.
 struct DoctorFinding {
     name: String,
     fine: bool,
@@ -81,14 +81,17 @@ struct DoctorFinding {
 /// Runs `adjutant doctor`: checks everything that a run needs.
 pub(crate) fn run_doctor(home: &Path, as_json: bool) -> Result<Exit, Failure> {
     let settings = Settings::load(&PolicyFlags::default(), Path::new("."))?;
-    let wiring = Wiring::new(&settings)?;
+    let wiring = ModelSetup::new(&settings)?;
     let given = std::env::var("ADJUTANT_MODEL").ok().filter(|name| !name.is_empty());
+    let toolchains = settings.toolchains.clone();
     let mut findings = model_findings(&wiring, given.or(settings.model));
     let can_run = findings.iter().any(|it| it.fine);
     findings.push(store(home));
     findings.push(kernel());
     let machine = results::findings(home).into_iter();
     findings.extend(machine.map(|(name, fine, says)| finding(name, fine, says)));
+    let seen = toolchains.findings().into_iter();
+    findings.extend(seen.map(|(name, fine, says)| finding(name, fine, says)));
     let clients = mcp_clients::findings(Path::new(".")).into_iter();
     findings.extend(clients.map(|(name, fine, says)| finding(name, fine, says)));
     let terminal = io::stderr().is_terminal();
@@ -104,10 +107,11 @@ pub(crate) fn run_doctor(home: &Path, as_json: bool) -> Result<Exit, Failure> {
             .collect();
         print_json(&json!({ "v": 1, "can_run": can_run, "findings": lines }))?;
     } else {
-        let mut text: String = findings
-            .iter()
-            .map(|it| format!("{} {:<22} {}\n", if it.fine { "✓" } else { "·" }, it.name, it.says))
-            .collect();
+        let wide = findings.iter().map(|it| it.name.len()).fold(22, usize::max);
+        let line = |it: &DoctorFinding| {
+            format!("{} {:<wide$} {}\n", if it.fine { "✓" } else { "·" }, it.name, it.says)
+        };
+        let mut text: String = findings.iter().map(line).collect();
         text += if can_run {
             "\nReady: adjutant run \"GOAL\"\n"
         } else {
@@ -126,7 +130,7 @@ fn finding(name: impl Into<String>, fine: bool, says: impl Into<String>) -> Doct
 /// Returns the model that an MCP server with these flags will use. The error says what is missing.
 pub(crate) fn model_of_server(root: &Path, flags: &[String]) -> Result<String, Failure> {
     let settings = Settings::load(&PolicyFlags::default(), root)?;
-    let wiring = Wiring::new(&settings)?;
+    let wiring = ModelSetup::new(&settings)?;
     let typed = flags.iter().enumerate().find_map(|(nth, flag)| match flag.as_str() {
         "--model" => flags.get(nth + 1).cloned(),
         other => other.strip_prefix("--model=").map(str::to_owned),
@@ -147,12 +151,12 @@ const NO_MODEL_FOR_CLIENTS: &str = "Run `adjutant init` and write a key into the
 with key = \"…\". Or start Ollama and install again with -- --model ollama/MODEL. `adjutant doctor` looks again.";
 
 /// Checks the providers and the default model, without contacting remote providers.
-fn model_findings(wiring: &Wiring, usual: Option<String>) -> Vec<DoctorFinding> {
+fn model_findings(wiring: &ModelSetup, usual: Option<String>) -> Vec<DoctorFinding> {
     let usual = usual.map(|name| model_finding(wiring, &name));
     providers(wiring).into_iter().chain(usual).collect()
 }
 
-fn model_finding(wiring: &Wiring, name: &str) -> DoctorFinding {
+fn model_finding(wiring: &ModelSetup, name: &str) -> DoctorFinding {
     match wiring.choose(Some(name)) {
         // `choose` refuses a provider without a key, so this model can be called.
         Ok(_) => finding("model", true, format!("{name} can be used")),
@@ -161,7 +165,7 @@ fn model_finding(wiring: &Wiring, name: &str) -> DoctorFinding {
 }
 
 /// Checks the providers. Keys are never shown, and only servers on this machine are contacted.
-fn providers(wiring: &Wiring) -> Vec<DoctorFinding> {
+fn providers(wiring: &ModelSetup) -> Vec<DoctorFinding> {
     let look = |(name, base_url, key): (String, String, Option<bool>)| {
         let name = format!("provider {name}");
         match key {
@@ -192,7 +196,7 @@ fn store(home: &Path) -> DoctorFinding {
     match looked {
         Ok(runs) => finding("store", true, format!("{} ({} runs)", home.display(), runs.len())),
         Err(error) => {
-            let failure = Failure::caused(Exit::Failed, &error);
+            let failure = Failure::from_error(Exit::Failed, &error);
             finding("store", false, format!("{failure}; --home DIR keeps runs elsewhere"))
         }
     }

@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 use adjutant_engine::results::{KeptResults, ResultLocation};
 use adjutant_engine::{Archive, RunFiles};
 use adjutant_view::status::ObservedRun;
-use adjutant_view::{Liveness, RunView, sanitize};
+use adjutant_view::{ProcessLiveness, RunView, sanitize};
 
 use crate::delegate::absolute;
 use crate::exit::{Exit, Failure};
 use crate::hints::program;
 use crate::output::{print, say};
-use crate::records::{counted, liveness, look, numbers};
+use crate::records::{count_with_noun, liveness, numbers, observe_run};
 use crate::results::{MergedChildren, ResultSelection, open_work};
 use crate::run_lookup::ProjectTree;
 use crate::{approvals, settings};
@@ -57,7 +57,7 @@ fn find(home: Option<PathBuf>) -> Result<NextSteps, Failure> {
         return Ok(NextSteps::default());
     }
     let archive = settings::open_archive(Some(home))?;
-    let runs = archive.runs().map_err(crate::records::failed)?;
+    let runs = archive.runs().map_err(crate::records::archive_failure)?;
     let mut steps = NextSteps::default();
     let newest = &runs[..runs.len().min(READ_RUNS)];
     steps.calls_to_approve = approvals::count_waiting(&archive, newest).unwrap_or_else(|failure| {
@@ -72,13 +72,13 @@ fn find(home: Option<PathBuf>) -> Result<NextSteps, Failure> {
         let Ok(liveness) = liveness(files) else { continue };
         let Ok((view, _)) = numbers(files) else { continue };
         let Some(run) = view.run() else { continue };
-        let look = look(&view, liveness, files);
+        let look = observe_run(&view, liveness, files);
         let title = title(&look);
         if let Some(command) = look.resume() {
             steps.interrupted.push((command, title));
         } else if view.outcome().is_some() {
             ended.push(view);
-        } else if liveness == Liveness::Alive {
+        } else if liveness == ProcessLiveness::Alive {
             steps.running.push((format!("{} watch {run}", program()), title));
         }
     }
@@ -106,17 +106,22 @@ fn unmerged(archive: &Archive, ended: &[RunView]) -> Vec<Suggestion> {
 }
 
 fn unmerged_of(work: &KeptResults, view: &RunView) -> Option<Suggestion> {
-    let chosen =
-        ResultSelection::of(work.clone(), view, Liveness::Dead, None, MergedChildren::Exclude)
-            .ok()?;
+    let chosen = ResultSelection::of(
+        work.clone(),
+        view,
+        ProcessLiveness::Dead,
+        None,
+        MergedChildren::Exclude,
+    )
+    .ok()?;
     let open: Vec<_> = chosen.picked.iter().filter(|it| !it.kept.merged).collect();
     let commits: Vec<String> = open.iter().map(|it| it.kept.commit.clone()).collect();
-    let places = work.whereabouts(&commits).ok()?;
+    let places = work.locate_commits(&commits).ok()?;
     let open = open.iter().zip(places).filter(|(_, place)| *place == ResultLocation::Kept);
     let labels: Vec<_> = open.map(|(it, _)| sanitize::label(&it.label)).collect();
     let more = if labels.len() > LISTED { ", …" } else { "" };
     let shown = labels[..labels.len().min(LISTED)].join(", ");
-    let text = format!("{}: {shown}{more}", counted(labels.len(), "result"));
+    let text = format!("{}: {shown}{more}", count_with_noun(labels.len(), "result"));
     (!labels.is_empty()).then(|| (format!("{} merge {}", program(), chosen.run), text))
 }
 

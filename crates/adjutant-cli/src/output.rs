@@ -27,7 +27,7 @@ pub(crate) fn print_json_line(value: &impl Serialize) -> Result<(), Failure> {
 fn escaped(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for character in json.chars() {
-        if sanitize::steers(character) {
+        if sanitize::is_terminal_control(character) {
             let mut units = [0; 2];
             for unit in character.encode_utf16(&mut units) {
                 text += &format!("\\u{unit:04x}");

@@ -38,13 +38,14 @@ fn as_object(settings: &Settings, explained: bool) -> Value {
 fn as_table(settings: &Settings, explained: bool) -> String {
     let policy = settings.policy.policy();
     let preset = policy.preset;
-    let width = PolicyKey::ALL.iter().map(|key| shown(&key.get(policy)).chars().count()).max();
+    let width =
+        PolicyKey::ALL.iter().map(|key| format_value(&key.get(policy)).chars().count()).max();
     let width = width.unwrap_or_default();
     let mut text = format!("{preset} ({}): {}\n\n", preset.alias(), preset.purpose());
     for key in PolicyKey::ALL {
         let source = settings.policy.source(*key);
-        text +=
-            format!("{:<20} {:<width$}  {source}", key.name(), shown(&key.get(policy))).trim_end();
+        text += format!("{:<20} {:<width$}  {source}", key.name(), format_value(&key.get(policy)))
+            .trim_end();
         text.push('\n');
         if explained {
             text +=
@@ -54,7 +55,7 @@ fn as_table(settings: &Settings, explained: bool) -> String {
     text
 }
 
-fn shown(value: &Value) -> String {
+fn format_value(value: &Value) -> String {
     match value {
         Value::Null => "none".into(),
         Value::String(text) => text.clone(),

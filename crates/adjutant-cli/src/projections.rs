@@ -7,7 +7,7 @@ use adjutant_core::{Conversation, Event, Preset, SessionId};
 use adjutant_engine::RunFiles;
 use adjutant_engine::specs::{MissingFolder, Specs, SpecsError};
 use adjutant_view::transcript::Transcript;
-use adjutant_view::{Liveness, RunView, errors};
+use adjutant_view::{ProcessLiveness, RunView, errors};
 use serde_json::json;
 
 use crate::exit::{Exit, Failure};
@@ -21,7 +21,7 @@ pub(crate) fn keep_errors(view: &RunView) {
         return;
     }
     // As alive: an interrupted run is not an error in this file, because it may be resumed.
-    let errors = errors::of_run(view, Liveness::Alive);
+    let errors = errors::of_run(view, ProcessLiveness::Alive);
     let errors: Vec<_> = errors.iter().map(|error| json!(error)).collect();
     if errors.is_empty() {
         return;
@@ -37,7 +37,7 @@ pub(crate) fn keep_errors(view: &RunView) {
     if let Err(error) = kept() {
         say(&format!(
             "adjutant: errors.json is not up to date: {}",
-            Failure::caused(Exit::Failed, &error)
+            Failure::from_error(Exit::Failed, &error)
         ));
     }
 }
@@ -47,7 +47,7 @@ pub(crate) fn keep_errors(view: &RunView) {
 /// No process may be working on the run. A conversation is held in memory only until its session ends; sessions that
 /// never ended are written last.
 pub(crate) fn write(files: &RunFiles, view: &RunView) -> Result<(), Failure> {
-    let failed = |error| Failure::caused(Exit::Failed, &error);
+    let failed = |error| Failure::from_error(Exit::Failed, &error);
     let mut talks: BTreeMap<SessionId, Conversation> = BTreeMap::new();
     for record in files.records().map_err(failed)? {
         let record = record.map_err(failed)?;
@@ -70,13 +70,13 @@ fn write_one(
     session: SessionId,
     talk: &Conversation,
 ) -> Result<(), Failure> {
-    let Some(transcript) = Transcript::of_parts(view, session, talk, Liveness::Dead) else {
+    let Some(transcript) = Transcript::of_parts(view, session, talk, ProcessLiveness::Dead) else {
         return Ok(());
     };
     if transcript.messages.is_empty() {
         return Ok(());
     }
-    let failed = |error| Failure::caused(Exit::Failed, &error);
+    let failed = |error| Failure::from_error(Exit::Failed, &error);
     let json = serde_json::to_vec_pretty(&transcript).map_err(|error| {
         Failure::new(Exit::Failed, format!("cannot write a transcript: {error}"))
     })?;

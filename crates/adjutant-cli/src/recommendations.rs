@@ -35,7 +35,7 @@ fn texts(source: &str) -> Vec<String> {
             let hashes = before.len() - before.trim_end_matches('#').len();
             let is_raw = before.trim_end_matches('#').ends_with('r');
             let (text, after) = if is_raw { raw(quoted, hashes) } else { escaped(quoted) };
-            texts.push(filled(&text));
+            texts.push(fill_arguments(&text));
             rest = after;
         } else {
             rest = &from[1..];
@@ -73,7 +73,7 @@ fn escaped(from: &str) -> (String, &str) {
 }
 
 /// Replaces format arguments such as `{}` and `{run}` by [`VALUE`].
-fn filled(text: &str) -> String {
+fn fill_arguments(text: &str) -> String {
     let (mut filled, mut depth) = (String::new(), 0_u32);
     for letter in text.chars() {
         match letter {
@@ -115,7 +115,7 @@ fn all_texts() -> Vec<(String, String)> {
 }
 
 /// Splits a command into words, with quotes as in a shell.
-fn words(command: &str) -> Vec<String> {
+fn split_words(command: &str) -> Vec<String> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     for letter in command.chars() {
         match letter {
@@ -151,7 +151,7 @@ fn complaint(command: &str) -> Option<String> {
             word.len() > 1
                 && word.chars().all(|letter| letter.is_ascii_uppercase() || letter == '_')
         };
-        let words = words(command)
+        let words = split_words(command)
             .into_iter()
             .map(|word| if is_name(&word) { value.to_owned() } else { word.replace(VALUE, value) });
         match Cli::command().try_get_matches_from(words) {

@@ -4,21 +4,24 @@
 
 use std::io::{self, IsTerminal};
 
-use adjutant_core::{Conversation, RunId, SessionId, State, Timestamp};
+use adjutant_core::{Conversation, DelegationState, RunId, SessionId, Timestamp};
+use adjutant_engine::results::disk_usage;
 use adjutant_engine::{
     Archive, ArchiveError, Expiry, JournalFollower, LoadedJournal, PruneOutcome, RunFiles,
     RunLiveness,
 };
 use adjutant_view::results::{CallResults, root_end, synthesis};
-use adjutant_view::status::{self, ContentRetention, ObservedRun};
+use adjutant_view::status::{self, ContentRetention, ObservedRun, StatusJson};
 use adjutant_view::transcript::Transcript;
 use adjutant_view::{
-    Delegation, Liveness, Palette, RunView, TimedEvent, cost, delegations, log, sanitize, tree,
+    Delegation, Palette, ProcessLiveness, RunView, TimedEvent, cost, delegations, log, sanitize,
+    tree,
 };
-use serde_json::json;
+use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::args::{
-    CostArgs, LogArgs, PruneArgs, ResultArgs, ResultFormat, RunArg, ScopeFlag, StatusArgs,
+    CostArgs, LogArgs, PruneRunsArgs, ResultArgs, ResultFormat, RunArg, ScopeFlag, StatusArgs,
 };
 use crate::execute::{show_results, transcripts};
 use crate::exit::{Exit, Failure};
@@ -26,7 +29,7 @@ use crate::hints::{advise, program};
 use crate::live::palette;
 use crate::output::{print, print_json, print_json_line, say};
 use crate::projections;
-use crate::results::{prune_merges, prune_results};
+use crate::results::{disk_usage_json, disk_usage_text, prune_merges, prune_results};
 use crate::run_lookup::{self, CommandVerb};
 
 /// The version of the views in checkpoints. Increase it when the fields of [`RunView`] change.
@@ -40,7 +43,7 @@ struct FoundRun {
     files: RunFiles,
     view: RunView,
     session: Option<SessionId>,
-    liveness: Liveness,
+    liveness: ProcessLiveness,
 }
 
 impl FoundRun {
@@ -56,8 +59,8 @@ impl FoundRun {
         now(&self.files, &self.view)
     }
 
-    fn look(&self) -> ObservedRun<'_> {
-        look(&self.view, self.liveness, &self.files)
+    fn observed(&self) -> ObservedRun<'_> {
+        observe_run(&self.view, self.liveness, &self.files)
     }
 }
 
@@ -71,7 +74,11 @@ pub(crate) enum ViewDetail {
 }
 
 /// Combines a view with what the files say about the run.
-pub(crate) fn look<'a>(view: &'a RunView, liveness: Liveness, files: &RunFiles) -> ObservedRun<'a> {
+pub(crate) fn observe_run<'a>(
+    view: &'a RunView,
+    liveness: ProcessLiveness,
+    files: &RunFiles,
+) -> ObservedRun<'a> {
     let content = match files.expiry() {
         Expiry::Kept => ContentRetention::Kept,
         Expiry::Expired => ContentRetention::Expired,
@@ -93,17 +100,25 @@ pub(crate) fn run_status(
     let found =
         find(archive, Some(text), if as_json { ViewDetail::Texts } else { ViewDetail::Numbers })?;
     if as_json {
-        print_json(&status::detail_json(&found.look(), found.session))?
+        print_json(&status::detail_json(&found.observed(), found.session))?
     } else {
-        print(&status::detail(&found.look(), found.session, colours()))?
+        print(&status::detail(&found.observed(), found.session, colours()))?
     }
     Ok(Exit::Completed)
+}
+
+/// What `adjutant status --json` prints without a run.
+#[derive(Serialize)]
+struct RunListJson {
+    #[serde(flatten)]
+    list: StatusJson,
+    disk: Value,
 }
 
 fn list(archive: &Archive, as_json: bool) -> Result<Exit, Failure> {
     let mut views = Vec::new();
     let mut unreadable = 0;
-    let runs = archive.runs().map_err(failed)?;
+    let runs = archive.runs().map_err(archive_failure)?;
     if runs.len() > LISTED {
         say(&format!("adjutant: the newest {LISTED} of {} runs", runs.len()));
     }
@@ -118,19 +133,23 @@ fn list(archive: &Archive, as_json: bool) -> Result<Exit, Failure> {
         }
     }
     let looks: Vec<ObservedRun<'_>> =
-        views.iter().map(|(view, liveness, files)| look(view, *liveness, files)).collect();
+        views.iter().map(|(view, liveness, files)| observe_run(view, *liveness, files)).collect();
     if as_json {
-        print_json(&status::list_json(&looks))?;
+        let disk = disk_usage_json(disk_usage(archive.path()));
+        print_json(&RunListJson { list: status::list_json(&looks), disk })?;
     } else if looks.is_empty() && unreadable > 0 {
         advise(&format!(
             "{} cannot be read. `adjutant log RUN` shows one as far as it goes; `adjutant prune` \
              removes what never began.",
-            counted(unreadable, "run")
+            count_with_noun(unreadable, "run")
         ));
     } else if looks.is_empty() {
         say("No runs yet. `adjutant demo` makes one.");
     } else {
         print(&status::list(&looks))?;
+        if let Some(used) = disk_usage_text(disk_usage(archive.path())) {
+            say(&format!("Disk space: {used}"));
+        }
     }
     Ok(Exit::Completed)
 }
@@ -143,7 +162,7 @@ pub(crate) fn run_tree(archive: &Archive, run: &RunArg, as_json: bool) -> Result
         print_json(&tree::json(view, now, liveness))?;
     } else {
         print(&tree::render(view, now, liveness, colours()))?;
-        say_how_to_resume(&found.look());
+        say_how_to_resume(&found.observed());
     }
     Ok(Exit::Completed)
 }
@@ -161,8 +180,8 @@ pub(crate) fn run_result(
         Some(delegation) => CallResults::of_one(&found.view, delegation),
         None => CallResults::of_run(&found.view),
     };
-    let results = results.seen(found.liveness, found.look().content, program());
-    if found.liveness == Liveness::Dead {
+    let results = results.with_liveness(found.liveness, found.observed().content, program());
+    if found.liveness == ProcessLiveness::Dead {
         render_missing(&found);
     }
     let form = args.return_form.unwrap_or(if as_json {
@@ -180,8 +199,10 @@ pub(crate) fn run_result(
     show_results(&found.view, &results, Some(&found.files), form, None)?;
     let outcome = match one.and_then(|session| found.view.delegation(session)) {
         Some(delegation) => match &delegation.state {
-            State::Ended(outcome) => Some(*outcome),
-            State::AwaitingApproval | State::Queued | State::Running => None,
+            DelegationState::Ended(outcome) => Some(*outcome),
+            DelegationState::AwaitingApproval
+            | DelegationState::Queued
+            | DelegationState::Running => None,
         },
         None => found.view.outcome(),
     };
@@ -212,8 +233,8 @@ pub(crate) fn run_transcript(
         None => only_session(&found, root.filter(|_| leads))?,
     };
     let mut talk = Conversation::default();
-    for record in found.files.records().map_err(failed)? {
-        let record = record.map_err(failed)?;
+    for record in found.files.records().map_err(archive_failure)? {
+        let record = record.map_err(archive_failure)?;
         if record.event.conversation() == Some(session) {
             talk.apply(&record.event);
         }
@@ -276,12 +297,12 @@ pub(crate) fn run_cost(archive: &Archive, args: &CostArgs, as_json: bool) -> Res
 pub(crate) fn run_log(archive: &Archive, args: &LogArgs, as_json: bool) -> Result<Exit, Failure> {
     let (files, session) = run_lookup::find_to_show(archive, args.run.run.as_deref(), |_| true)?;
     let wanted = session.filter(|session| *session != files.id().root_session());
-    let life = files.liveness().map_err(failed)?;
+    let life = files.liveness().map_err(archive_failure)?;
     let mut view = RunView::light();
-    let mut records = files.records().map_err(failed)?;
+    let mut records = files.records().map_err(archive_failure)?;
     let mut delegated = false;
     for record in &mut records {
-        let record = record.map_err(failed)?;
+        let record = record.map_err(archive_failure)?;
         let entry = TimedEvent::new(record.at, record.wall_ms, &record.event);
         view.apply(entry);
         if wanted.is_some() && record.event.session() != wanted {
@@ -305,7 +326,7 @@ pub(crate) fn run_log(archive: &Archive, args: &LogArgs, as_json: bool) -> Resul
         say(&format!("adjutant: {name} delegated nothing"));
     }
     if life == RunLiveness::Dead {
-        say_torn(files.id(), records.torn());
+        say_torn(files.id(), records.torn_bytes());
     }
     Ok(Exit::Completed)
 }
@@ -313,10 +334,10 @@ pub(crate) fn run_log(archive: &Archive, args: &LogArgs, as_json: bool) -> Resul
 /// Runs `adjutant prune`: removes the content of old runs, old results and undo records.
 pub(crate) fn run_prune(
     archive: &Archive,
-    args: &PruneArgs,
+    args: &PruneRunsArgs,
     as_json: bool,
 ) -> Result<Exit, Failure> {
-    let swept = archive.prune(args.days).map_err(failed)?;
+    let swept = archive.prune(args.days).map_err(archive_failure)?;
     let mut bytes = 0;
     let mut expired = Vec::new();
     let mut removed = Vec::new();
@@ -349,7 +370,7 @@ pub(crate) fn run_prune(
             "results_dropped": dropped, "results_left": left, "room": room,
         }))?;
     } else {
-        let mut text = format!("{} expired", counted(expired.len(), "run"));
+        let mut text = format!("{} expired", count_with_noun(expired.len(), "run"));
         if !removed.is_empty() {
             text += &format!(", {} that never began removed", removed.len());
         }
@@ -384,26 +405,29 @@ pub(crate) fn fold_read(run: RunId, journal: &LoadedJournal) -> RunView {
     for record in journal.records() {
         view.apply(TimedEvent::new(record.at, record.wall_ms, &record.event));
     }
-    say_torn(run, journal.torn());
+    say_torn(run, journal.torn_bytes());
     view.close_open_calls();
     view
 }
 
-pub(crate) fn fold(files: &RunFiles, need: ViewDetail) -> Result<(RunView, Liveness), Failure> {
+pub(crate) fn fold(
+    files: &RunFiles,
+    need: ViewDetail,
+) -> Result<(RunView, ProcessLiveness), Failure> {
     // Checked before reading the journal: a run that ends in between must not look interrupted.
     let liveness = liveness(files)?;
     let (mut view, torn) = match need {
-        ViewDetail::Numbers => numbers(files).map(|(view, follow)| (view, follow.torn()))?,
+        ViewDetail::Numbers => numbers(files).map(|(view, follow)| (view, follow.torn_bytes()))?,
         ViewDetail::Texts => texts(files)?,
     };
-    if liveness == Liveness::Dead {
+    if liveness == ProcessLiveness::Dead {
         say_torn(files.id(), torn);
         view.close_open_calls();
     }
     if view.run().is_none() {
         let text = match liveness {
-            Liveness::Alive => "nothing is recorded yet; look again in a moment",
-            Liveness::Dead => "nothing is recorded: the run died before its first step",
+            ProcessLiveness::Alive => "nothing is recorded yet; look again in a moment",
+            ProcessLiveness::Dead => "nothing is recorded: the run died before its first step",
         };
         return Err(Failure::new(Exit::Failed, format!("{}: {text}", files.id())));
     }
@@ -411,10 +435,10 @@ pub(crate) fn fold(files: &RunFiles, need: ViewDetail) -> Result<(RunView, Liven
 }
 
 /// Returns whether a live process works on a run.
-pub(crate) fn liveness(files: &RunFiles) -> Result<Liveness, Failure> {
-    Ok(match files.liveness().map_err(failed)? {
-        RunLiveness::Live { .. } => Liveness::Alive,
-        RunLiveness::Dead => Liveness::Dead,
+pub(crate) fn liveness(files: &RunFiles) -> Result<ProcessLiveness, Failure> {
+    Ok(match files.liveness().map_err(archive_failure)? {
+        RunLiveness::Live { .. } => ProcessLiveness::Alive,
+        RunLiveness::Dead => ProcessLiveness::Dead,
     })
 }
 
@@ -424,17 +448,17 @@ pub(crate) fn numbers(files: &RunFiles) -> Result<(RunView, JournalFollower), Fa
         .fold(FOLD_VERSION, RunView::light, |view, record| {
             view.apply(TimedEvent::new(record.at, record.wall_ms, &record.event));
         })
-        .map_err(failed)
+        .map_err(archive_failure)
 }
 
 fn texts(files: &RunFiles) -> Result<(RunView, u64), Failure> {
     let mut view = RunView::default();
-    let mut records = files.records().map_err(failed)?;
+    let mut records = files.records().map_err(archive_failure)?;
     for record in &mut records {
-        let record = record.map_err(failed)?;
+        let record = record.map_err(archive_failure)?;
         view.apply(TimedEvent::new(record.at, record.wall_ms, &record.event));
     }
-    Ok((view, records.torn()))
+    Ok((view, records.torn_bytes()))
 }
 
 /// Prints how to resume an interrupted run, on standard error.
@@ -463,7 +487,7 @@ pub(crate) fn colours() -> Palette {
     palette(io::stdout().is_terminal())
 }
 
-pub(crate) fn failed(error: ArchiveError) -> Failure {
+pub(crate) fn archive_failure(error: ArchiveError) -> Failure {
     let exit = match &error {
         ArchiveError::Find(_) | ArchiveError::NoSession(_) | ArchiveError::Ambiguous { .. } => {
             Exit::Usage
@@ -475,10 +499,10 @@ pub(crate) fn failed(error: ArchiveError) -> Failure {
         | ArchiveError::Write { .. }
         | ArchiveError::File(_) => Exit::Failed,
     };
-    let failure = Failure::caused(exit, &error);
+    let failure = Failure::from_error(exit, &error);
     if exit == Exit::Usage { failure.hint("`adjutant status` lists the runs.") } else { failure }
 }
 
-pub(crate) fn counted(number: usize, noun: &str) -> String {
+pub(crate) fn count_with_noun(number: usize, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }

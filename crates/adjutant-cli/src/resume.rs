@@ -2,7 +2,7 @@
 //!
 //! Start at [`run_resume`]. `run --continue` uses [`resume_run`] too.
 
-use adjutant_core::policy::{PolicyKey, WorkspaceKind, parse_assignment};
+use adjutant_core::policy::{PolicyKey, WorkspaceSharing, parse_assignment};
 use adjutant_core::schema::ReturnFormat;
 use adjutant_core::workspace::MergeRequest;
 use adjutant_core::{Policy, Preset, RunId};
@@ -13,11 +13,12 @@ use adjutant_engine::{
 };
 use serde_json::{Value, json};
 
+use crate::agent_consent::{ConsentMode, settle_verify_commands};
 use crate::agents;
-use crate::args::{MergeAfter, PolicyFlags, ResultFormat, ResumeArgs, WorkFlags};
+use crate::args::{MergeAfterRun, PolicyFlags, ResultFormat, ResumeRunArgs, WorkFlags};
 use crate::ask::{Terminal, approver, may_ask};
 use crate::commands;
-use crate::delegate::{absolute, failed, form, write_in_place};
+use crate::delegate::{absolute, engine_failure, form, write_in_place};
 use crate::demo;
 use crate::execute::{
     DisplayOptions, ExecutedRun, RunRequest, conclude, execute_run, write_projections,
@@ -30,7 +31,7 @@ use crate::results::unkept_of;
 use crate::run_lookup::{self, CommandVerb};
 use crate::settings::Settings;
 use crate::story::ResumedStory;
-use crate::wiring::Wiring;
+use crate::wiring::ModelSetup;
 use crate::workspace_flags::{WorkspaceSetupFlags, write_in_workspaces};
 
 /// The flags of `resume`, or of `run --continue`, that change how a run is resumed.
@@ -39,7 +40,7 @@ pub(crate) struct ResumeFlags<'a> {
     yes: bool,
     allow_network: bool,
     in_place: bool,
-    merge: Option<MergeAfter>,
+    merge: Option<MergeAfterRun>,
     terms: &'a WorkspaceSetupFlags,
     form: ResultFormat,
     events: bool,
@@ -63,7 +64,7 @@ impl<'a> ResumeFlags<'a> {
 
 /// Runs the command.
 pub(crate) fn run_resume(
-    args: &ResumeArgs,
+    args: &ResumeRunArgs,
     as_json: bool,
     archive: &Archive,
 ) -> Result<Exit, Failure> {
@@ -103,7 +104,7 @@ pub(crate) fn run_resume(
 }
 
 /// Returns the typed flags that change limits or model, spelled as the commands that start a run take them.
-fn changes(args: &ResumeArgs) -> Vec<String> {
+fn changes(args: &ResumeRunArgs) -> Vec<String> {
     let usd = args.budget_usd.map(|usd| format!("--budget-usd {usd}"));
     let tokens = args.budget_tokens.map(|tokens| format!("--budget-tokens {tokens}"));
     let timeout = args.timeout.map(|seconds| format!("--set timeout_s={seconds}"));
@@ -122,7 +123,7 @@ fn flags_without_effect(
     // A run without a model admitted no task.
     if past.model.is_none() {
         let flags = changes.join(" ");
-        let text = format!("no task of {run} was admitted; start it again with {flags}");
+        let text = format!("no task of {run} was started; repeat its command with {flags}");
         return Failure::usage(format!("nothing to resume: {text}"));
     }
     Failure::usage(format!("nothing to resume: {nothing}")).hint(completed(&format!(
@@ -131,7 +132,7 @@ fn flags_without_effect(
 }
 
 /// Returns the new limits if the flags change any.
-fn limits(args: &ResumeArgs, recorded: &Policy) -> Result<Option<Box<Policy>>, Failure> {
+fn limits(args: &ResumeRunArgs, recorded: &Policy) -> Result<Option<Box<Policy>>, Failure> {
     let mut policy = recorded.clone();
     let mut set = |flag: &str, name: &str, value: &Value| {
         let set = policy.set_on_resume(name, value);
@@ -165,7 +166,7 @@ pub(crate) struct RunToResume {
 impl RunToResume {
     /// Reads the journal of a run.
     fn read(files: RunFiles) -> Result<Self, Failure> {
-        let journal = files.read().map_err(records::failed)?;
+        let journal = files.read().map_err(records::archive_failure)?;
         let past = journal.resume_info().ok_or_else(|| {
             Failure::usage(format!("nothing to resume: {} never began", files.id()))
         })?;
@@ -190,11 +191,12 @@ fn show_ended(
     let story = ResumedStory::claim(archive, found.files.id(), &found.past)?;
     let RunToResume { files, journal, past } = &found.latest()?;
     story.iter().try_for_each(ResumedStory::refuse_unwritable)?;
-    let spaces =
-        flags.terms.setup_resumed(archive.path(), files.id(), past, flags.merge.is_some())?;
+    let is_merged = flags.merge.is_some();
+    // No command runs, so no toolchains are needed.
+    let spaces = flags.terms.setup_resumed(archive.path(), files.id(), past, None, is_merged)?;
     let view = records::fold_read(files.id(), journal);
     let Some(outcome) = view.outcome() else {
-        return Err(Failure::usage(format!("{} is continued by another process", files.id())));
+        return Err(Failure::usage(format!("another process has resumed {}", files.id())));
     };
     let showing = DisplayOptions {
         form: flags.form,
@@ -220,9 +222,9 @@ fn merge_of(
     story: Option<&ResumedStory<'_>>,
     flags: &ResumeFlags<'_>,
     recorded: Option<MergeRequest>,
-) -> MergeAfter {
+) -> MergeAfterRun {
     let usual = story.map(|_| ResumedStory::USUAL_MERGE).unwrap_or_default();
-    flags.merge.or(recorded.map(MergeAfter::recorded)).unwrap_or(usual)
+    flags.merge.or(recorded.map(MergeAfterRun::from_request)).unwrap_or(usual)
 }
 
 /// Refuses a run that a live process works on.
@@ -275,15 +277,17 @@ pub(crate) fn resume_run(
     }
     if flags.in_place {
         write_in_place(&mut settings)?;
-    } else if past.policy.workspace == WorkspaceKind::Own && !past.policy.in_place {
+    } else if past.policy.workspace == WorkspaceSharing::Own && !past.policy.in_place {
         write_in_workspaces(&mut settings)?;
     }
+    let is_merged = flags.merge.is_some();
+    let toolchains = Some(&settings.toolchains);
     let mut spaces =
-        flags.terms.setup_resumed(archive.path(), files.id(), &past, flags.merge.is_some())?;
+        flags.terms.setup_resumed(archive.path(), files.id(), &past, toolchains, is_merged)?;
     let merge = merge_of(story.as_ref(), flags, spaces.merge);
     spaces.merge = merge.request();
     story.iter().for_each(|story| story.reserve(&mut spaces));
-    let wiring = Wiring::new(&settings)?;
+    let wiring = ModelSetup::new(&settings)?;
     let recorded = past.model.as_deref();
     let (model, opener) = if flags.model.is_none() && recorded == Some(demo::MODEL) {
         (demo::model()?, None)
@@ -318,7 +322,11 @@ pub(crate) fn resume_run(
         let is_used = |name: &str| past.agents.iter().any(|agent| agent.as_str() == name);
         agents::append_built_in(&mut roster, is_used);
     }
-    let engine = Engine::new(setup).map_err(|error| failed(&error))?;
+    let under = (setup.workdir.as_path(), settings.policy.policy());
+    settle_verify_commands(&mut roster.agents, under, ConsentMode::Recorded, || {
+        Ok(archive.registry().clone())
+    })?;
+    let engine = Engine::new(setup).map_err(|error| engine_failure(&error))?;
     let engine = engine.with_spaces(spaces);
     let engine =
         engine.with_agents(roster.agents, &settings.models_allowed).with_commands(commands);

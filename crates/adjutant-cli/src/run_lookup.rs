@@ -13,12 +13,12 @@ use std::path::{Path, PathBuf};
 
 use adjutant_core::{RunId, SessionId, nearest};
 use adjutant_engine::{Archive, ArchiveError, RunFiles};
-use adjutant_view::{Delegation, Liveness, RunView, sanitize};
+use adjutant_view::{Delegation, ProcessLiveness, RunView, sanitize};
 
 use crate::delegate::absolute;
 use crate::exit::Failure;
 use crate::output::say;
-use crate::records::{failed, liveness, numbers};
+use crate::records::{archive_failure, liveness, numbers};
 
 /// The word that means the latest run.
 const LATEST: &str = "latest";
@@ -82,7 +82,7 @@ pub(crate) fn resolve(
     latest: impl FnOnce() -> Result<RunFiles, Failure>,
 ) -> Result<(RunFiles, Option<SessionId>), Failure> {
     if text.parse::<RunId>().is_ok() || text.parse::<SessionId>().is_ok() {
-        return archive.find(text).map_err(failed);
+        return archive.find(text).map_err(archive_failure);
     }
     let latest = latest().and_then(|files| {
         let (view, _) = numbers(&files)?;
@@ -151,7 +151,7 @@ fn find_id(
     }
     archive.find(text).map_err(|error| {
         let is_unknown = matches!(error, ArchiveError::Find(_));
-        let failure = failed(error);
+        let failure = archive_failure(error);
         if is_unknown { failure.hint(hint()) } else { failure }
     })
 }
@@ -193,7 +193,7 @@ fn latest_here(
     fits: impl Fn(&RunFiles) -> bool,
 ) -> Result<RunFiles, Failure> {
     let root = absolute(root)?;
-    let found = match latest(&archive.runs().map_err(failed)?, &root, fits) {
+    let found = match latest(&archive.runs().map_err(archive_failure)?, &root, fits) {
         LatestRun::Here(files) => return Ok(files),
         LatestRun::Elsewhere(files, workdir) => Some((files.id(), workdir)),
         LatestRun::None => None,
@@ -201,7 +201,7 @@ fn latest_here(
     let CommandVerb { typed, noun, has_anywhere } = verb;
     let flag = if has_anywhere { " or --anywhere" } else { "" };
     let folder = sanitize::line(&root.display().to_string()).into_owned();
-    let failure = Failure::usage(format!("no {noun} worked in {folder}"));
+    let failure = Failure::usage(format!("no {noun} in {folder}"));
     Err(match found {
         Some((run, workdir)) => failure.hint(format!(
             "The latest elsewhere is {run}, in {}: `adjutant {typed} {run}`{flag} selects it.",
@@ -250,10 +250,10 @@ fn latest_anywhere(
     archive: &Archive,
     preferred: impl Fn(&RunFiles) -> bool,
 ) -> Result<RunFiles, Failure> {
-    let found = archive.runs().map_err(failed)?.into_iter().find(preferred);
+    let found = archive.runs().map_err(archive_failure)?.into_iter().find(preferred);
     let files = match found {
         Some(files) => files,
-        None => archive.find(LATEST).map_err(failed)?.0,
+        None => archive.find(LATEST).map_err(archive_failure)?.0,
     };
     if let Some(workdir) = files.workdir() {
         let workdir = sanitize::line(&workdir.display().to_string()).into_owned();
@@ -281,12 +281,12 @@ fn latest_shown(
     archive: &Archive,
     preferred: impl Fn(&RunFiles) -> bool,
 ) -> Result<RunFiles, Failure> {
-    let (newest, _) = archive.find(LATEST).map_err(failed)?;
+    let (newest, _) = archive.find(LATEST).map_err(archive_failure)?;
     // If the current directory is gone or the newest run is unreadable, showing the newest run reports the problem.
     let (Ok(root), Some(of_newest)) = (absolute(Path::new(".")), newest.workdir()) else {
         return Ok(newest);
     };
-    let runs = archive.runs().map_err(failed)?;
+    let runs = archive.runs().map_err(archive_failure)?;
     let liked = latest(&runs, &root, &preferred);
     if let LatestRun::Here(files) = liked {
         return Ok(files);
@@ -294,12 +294,20 @@ fn latest_shown(
     if let LatestRun::Here(files) = latest(&runs, &root, |_| true) {
         return Ok(files);
     }
+    let is_latest = match &liked {
+        LatestRun::Elsewhere(files, _) => files.id() == newest.id(),
+        LatestRun::Here(_) | LatestRun::None => true,
+    };
     let (files, workdir) = match liked {
         LatestRun::Elsewhere(files, workdir) => (files, workdir),
         LatestRun::Here(_) | LatestRun::None => (newest, of_newest),
     };
     let workdir = sanitize::line(&workdir.display().to_string()).into_owned();
-    say(&format!("adjutant: no run worked here; {} worked in {workdir}", files.id()));
+    let latest = if is_latest { ", the latest," } else { "" };
+    say(&format!(
+        "adjutant: no run in this directory; showing {}{latest} from {workdir}",
+        files.id()
+    ));
     Ok(files)
 }
 
@@ -336,7 +344,7 @@ pub(crate) fn unfinished_run_with_task(
     archive: &Archive,
     root: &Path,
     task: u64,
-) -> Option<(RunId, Liveness)> {
+) -> Option<(RunId, ProcessLiveness)> {
     let runs = archive.runs().unwrap_or_default();
     let mut here = runs.into_iter().take(ASKED).filter(|it| it.workdir().as_deref() == Some(root));
     here.find_map(|files| {

@@ -14,13 +14,17 @@ use adjutant_core::{LayeredPolicy, PolicySource, Preset, PriceOverride};
 use adjutant_engine::roster::UserFolders;
 use adjutant_engine::slash::{self, ConfiguredRoutes};
 use adjutant_engine::{Archive, SearchEndpoint, Secret, WebAccess};
+use adjutant_mcp::ApprovalMode;
 use adjutant_view::sanitize;
 use rustix::fs::OFlags;
 use serde_json::{Map, Value};
 
+use crate::account;
 use crate::args::{OnDisconnect, PolicyFlags};
 use crate::exit::{Exit, Failure};
 use crate::output::say;
+use crate::toolchains::{ToolchainConfig, ToolchainSettings};
+use crate::workspace_flags::WorkspaceSetupFlags;
 
 /// Environment variables of the system whose limits the preset `story` adopts.
 const STORY_ENVIRONMENT: [(&str, PolicyKey); 6] = [
@@ -47,10 +51,10 @@ struct ConfigFile {
     search: Option<SearchConfig>,
     /// Model providers by name; allowed in the user's own configuration file only.
     #[serde(default)]
-    providers: BTreeMap<String, ProviderEntry>,
+    providers: BTreeMap<String, ProviderSection>,
     /// Window, price and effort of models, by `provider/model`; allowed in the user's own configuration file only.
     #[serde(default)]
-    models: BTreeMap<String, ModelEntry>,
+    models: BTreeMap<String, ModelSection>,
     /// The agent of a slash command, by command, then by language or `default`; allowed in the user's own
     /// configuration file only.
     #[serde(default)]
@@ -59,6 +63,9 @@ struct ConfigFile {
     verify: Option<String>,
     /// What MCP clients may do; allowed in the user's own configuration file only.
     mcp: Option<McpConfig>,
+    /// Toolchains that commands do not see. A project's file can only switch them off.
+    #[serde(default)]
+    toolchains: ToolchainConfig,
     /// Keys of the policy.
     #[serde(default)]
     policy: toml::Table,
@@ -76,11 +83,55 @@ pub(crate) struct McpConfig {
     pub(crate) on_disconnect: Option<OnDisconnect>,
     /// The most live runs of a tree.
     pub(crate) max_runs: Option<u32>,
+    /// Whether agents that write may start without a question, within the daily amount of `approval`.
+    #[serde(default)]
+    pub(crate) write_unasked: bool,
+    /// Whether a client may merge results into the files without a question.
+    #[serde(default)]
+    pub(crate) merge_unasked: bool,
+    /// Whether the file has one of these two keys and is not below the home directory of the account.
+    #[serde(skip)]
+    pub(crate) is_unasked_ignored: bool,
+    /// Git-ignored directories to include in the workspaces of `delegate_write`.
+    #[serde(default)]
+    include_ignored: Vec<PathBuf>,
+    /// Directories that commands of `delegate_write` may read in addition to the system's.
+    #[serde(default)]
+    grant: Vec<PathBuf>,
+}
+
+impl McpConfig {
+    /// Turns off what starts or merges unasked, unless the file is the one below the home directory of the account.
+    ///
+    /// Variables such as `XDG_CONFIG_HOME` choose the file, and a project's `.mcp.json` can set them for the server.
+    fn ignore_unasked_outside_account(&mut self) {
+        if (self.write_unasked || self.merge_unasked) && !is_account_config() {
+            (self.write_unasked, self.merge_unasked) = (false, false);
+            self.is_unasked_ignored = true;
+        }
+    }
+
+    /// Returns the directories for workspaces, as if they were typed.
+    pub(crate) fn workspace_flags(&self) -> WorkspaceSetupFlags {
+        WorkspaceSetupFlags {
+            include_ignored: self.include_ignored.clone(),
+            grant: self.grant.clone(),
+            ..WorkspaceSetupFlags::default()
+        }
+    }
+
+    /// Returns the approval mode that the file sets.
+    pub(crate) fn approval_mode(&self) -> Result<ApprovalMode, Failure> {
+        self.approval.as_deref().map_or(Ok(ApprovalMode::default()), |text| {
+            let parsed = text.parse::<ApprovalMode>();
+            parsed.map_err(|it| Failure::usage(format!("user config: [mcp] approval: {it}")))
+        })
+    }
 }
 
 impl ConfigFile {
     /// Returns whether the file sets anything but limits.
-    fn chooses(&self) -> bool {
+    fn sets_more_than_limits(&self) -> bool {
         self.preset.is_some()
             || self.model.is_some()
             || !self.models_allowed.is_empty()
@@ -93,10 +144,10 @@ impl ConfigFile {
     }
 }
 
-/// A provider of models.
+/// A `[providers.NAME]` section of the user's configuration.
 #[derive(Clone, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ProviderEntry {
+pub(crate) struct ProviderSection {
     /// Its address; optional for built-in providers.
     #[serde(default)]
     pub(crate) base_url: Option<String>,
@@ -111,10 +162,10 @@ pub(crate) struct ProviderEntry {
     pub(crate) key: Option<String>,
 }
 
-/// The user's own data about a model.
+/// A `[models."PROVIDER/MODEL"]` section of the user's configuration, which overrides the catalogue.
 #[derive(Clone, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct ModelEntry {
+pub(crate) struct ModelSection {
     /// The size of the context window in tokens.
     pub(crate) window: Option<u64>,
     /// The most output tokens of one call.
@@ -175,15 +226,17 @@ pub(crate) struct Settings {
     /// Secrets that are masked in all tool output.
     pub(crate) secrets: Vec<String>,
     /// Model providers from the user's configuration.
-    pub(crate) providers: BTreeMap<String, ProviderEntry>,
+    pub(crate) providers: BTreeMap<String, ProviderSection>,
     /// Context window, output limit, prices and reasoning effort that the user configured, by model name.
-    pub(crate) models: BTreeMap<String, ModelEntry>,
+    pub(crate) models: BTreeMap<String, ModelSection>,
     /// Routes of slash commands that override those in the commands' files.
     pub(crate) routes: ConfiguredRoutes,
     /// The command that has to succeed before a story passes.
     pub(crate) verify: Option<String>,
     /// What MCP clients may do.
     pub(crate) mcp: McpConfig,
+    /// Which toolchains commands do not see.
+    pub(crate) toolchains: ToolchainSettings,
     search: Option<SearchEndpoint>,
 }
 
@@ -203,25 +256,37 @@ impl Settings {
             .map_or_else(|| Ok(ConfigFile::default()), |path| read(&path, ConfigLinks::Followed))?;
         let project_path = root.join(".adjutant/config.toml");
         let project = read(&project_path, ConfigLinks::Refused)?;
-        if project.chooses() {
+        if project.sets_more_than_limits() {
             return Err(Failure::usage(format!(
                 "{}: a project file may only tighten [policy], not choose a preset, a model, a server, an agent, a verify command or what MCP clients may do",
                 project_path.display()
             )));
         }
+        if project.toolchains.switches_on() {
+            return Err(Failure::usage(format!(
+                "{}: a project file may only switch toolchains off",
+                project_path.display()
+            )));
+        }
         let name = flags.preset.as_deref().or(usual.map(Preset::name));
         let name = name.or(user.preset.as_deref()).unwrap_or("scout");
-        let preset = Preset::parse(name)
-            .ok_or_else(|| refused(&PolicyError::UnknownPreset { name: name.to_owned() }, None))?;
+        let preset = Preset::parse(name).ok_or_else(|| {
+            policy_failure(&PolicyError::UnknownPreset { name: name.to_owned() }, None)
+        })?;
         let mut policy = LayeredPolicy::new(preset);
         policy
             .apply(&table(&user.policy, "user config")?, &PolicySource::UserConfig)
-            .map_err(|error| refused(&error, Some(PolicySource::UserConfig)))?;
+            .map_err(|error| policy_failure(&error, Some(PolicySource::UserConfig)))?;
         policy
             .apply(&table(&project.policy, "project config")?, &PolicySource::ProjectConfig)
-            .map_err(|error| refused(&error, Some(PolicySource::ProjectConfig)))?;
+            .map_err(|error| policy_failure(&error, Some(PolicySource::ProjectConfig)))?;
         from_environment(&mut policy)?;
         from_flags(&mut policy, flags)?;
+        let mut toolchains = ToolchainSettings::default();
+        toolchains.add(&user.toolchains, "user config")?;
+        toolchains.add(&project.toolchains, "project config")?;
+        let mut mcp = user.mcp.unwrap_or_default();
+        mcp.ignore_unasked_outside_account();
         let secrets = user.search.iter().filter_map(|search| search.key.as_deref());
         let secrets = secrets.filter_map(Secret::new).map(|key| key.reveal().to_owned()).collect();
         let search = user.search.map(SearchConfig::endpoint).transpose()?;
@@ -234,7 +299,8 @@ impl Settings {
             models: user.models,
             routes: ConfiguredRoutes(user.routing),
             verify: user.verify,
-            mcp: user.mcp.unwrap_or_default(),
+            mcp,
+            toolchains,
             search,
         })
     }
@@ -264,7 +330,7 @@ impl Settings {
         let source = PolicySource::Flag(flag.to_owned());
         self.policy
             .set(key.name(), &value.into(), &source)
-            .map_err(|error| refused(&error, Some(source)))
+            .map_err(|error| policy_failure(&error, Some(source)))
     }
 }
 
@@ -285,7 +351,9 @@ fn from_environment(policy: &mut LayeredPolicy) -> Result<(), Failure> {
             json => serde_json::from_str(json).unwrap_or(Value::String(text)),
         };
         let source = PolicySource::Environment(name);
-        policy.set(key.name(), &value, &source).map_err(|error| refused(&error, Some(source)))?;
+        policy
+            .set(key.name(), &value, &source)
+            .map_err(|error| policy_failure(&error, Some(source)))?;
     }
     warn_of_unknown_variables();
     Ok(())
@@ -337,18 +405,19 @@ fn from_flags(policy: &mut LayeredPolicy, flags: &PolicyFlags) -> Result<(), Fai
         let source = PolicySource::Flag("--enable-delegation".into());
         policy
             .set(PolicyKey::Enabled.name(), &Value::Bool(true), &source)
-            .map_err(|error| refused(&error, None))?;
+            .map_err(|error| policy_failure(&error, None))?;
     }
     for assignment in &flags.set {
-        let (key, value) = parse_assignment(assignment).map_err(|error| refused(&error, None))?;
+        let (key, value) =
+            parse_assignment(assignment).map_err(|error| policy_failure(&error, None))?;
         let source = PolicySource::Flag("--set".into());
-        policy.set(key, &value, &source).map_err(|error| refused(&error, Some(source)))?;
+        policy.set(key, &value, &source).map_err(|error| policy_failure(&error, Some(source)))?;
     }
     Ok(())
 }
 
 /// Adds the layer that a bad setting came from, unless the error names it already.
-fn refused(error: &PolicyError, source: Option<PolicySource>) -> Failure {
+fn policy_failure(error: &PolicyError, source: Option<PolicySource>) -> Failure {
     let hint = "`adjutant policy explain` lists the keys and their values.";
     let text = match (error, source) {
         (PolicyError::Loosens { .. }, _) | (_, None) => error.to_string(),
@@ -434,10 +503,18 @@ pub(crate) fn user_config_dir() -> Option<PathBuf> {
     directory("XDG_CONFIG_HOME", ".config").map(|config| config.join("adjutant"))
 }
 
+/// Returns whether the user's configuration is the file below the home directory of the account.
+fn is_account_config() -> bool {
+    let Some(home) = account::home() else { return false };
+    let file = home.join(".config/adjutant/config.toml").canonicalize();
+    let used = user_config_path().and_then(|path| path.canonicalize().ok());
+    file.is_ok_and(|file| used == Some(file))
+}
+
 /// Returns the user's directories with agent definitions.
 pub(crate) fn user_folders() -> UserFolders {
     let (home, config) = homes();
-    UserFolders::usual(home.as_deref(), config.as_deref())
+    UserFolders::default_folders(home.as_deref(), config.as_deref())
 }
 
 /// Returns the user's directories with slash commands.
@@ -464,7 +541,7 @@ pub(crate) fn home(given: Option<PathBuf>) -> Result<PathBuf, Failure> {
 /// Opens the state directory. The error says how to use another one.
 pub(crate) fn open_archive(given: Option<PathBuf>) -> Result<Archive, Failure> {
     let archive = Archive::open(&home(given)?).map_err(|error| {
-        Failure::caused(Exit::Failed, &error)
+        Failure::from_error(Exit::Failed, &error)
             .hint("Set ADJUTANT_HOME, or use --home DIR, to keep runs elsewhere.")
     })?;
     if let Some(mode) = archive.open_before() {

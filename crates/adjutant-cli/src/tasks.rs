@@ -35,8 +35,9 @@ pub(crate) fn run_task(args: &TaskArgs, as_json: bool) -> Result<Exit, Failure> 
         TaskCommand::Set(set) => {
             let (number, to) = (numbered(set.number.as_deref())?, status(set)?);
             let tasks = ProjectTasks::open(&args.root)?;
-            let changed = tasks.specs.set_status(number, to, set.reason.clone()).map_err(failed)?;
-            tasks.report(&changed, as_json, |task| moved(task, &changed))
+            let changed =
+                tasks.specs.set_status(number, to, set.reason.clone()).map_err(specs_failure)?;
+            tasks.report(&changed, as_json, |task| change_line(task, &changed))
         }
     }
 }
@@ -50,7 +51,7 @@ pub(crate) fn add(
 ) -> Result<Exit, Failure> {
     let task = new_task(wish)?;
     let tasks = ProjectTasks::open(root)?;
-    let changed = tasks.specs.add(task).map_err(failed)?;
+    let changed = tasks.specs.add(task).map_err(specs_failure)?;
     tasks.report(&changed, as_json, |task| words(task, tasks.folder))
 }
 
@@ -73,18 +74,18 @@ struct ProjectTasks {
 
 impl ProjectTasks {
     fn open(root: &Path) -> Result<Self, Failure> {
-        let specs = Specs::open(&absolute(root)?).map_err(failed)?;
-        let folder = specs.folder().map_err(failed)?;
+        let specs = Specs::open(&absolute(root)?).map_err(specs_failure)?;
+        let folder = specs.folder().map_err(specs_failure)?;
         Ok(Self { specs, folder })
     }
 
     fn list(&self, as_json: bool) -> Result<Exit, Failure> {
-        let book = self.specs.read().map_err(failed)?;
+        let book = self.specs.read().map_err(specs_failure)?;
         let (tasks, disagreements) = (book.tasks(), book.disagreements());
         if as_json {
             print_json(&json!({
                 "v": 1, "folder": self.folder, "next_number": book.next_number(), "tasks": tasks,
-                "disagreements": said(&disagreements), "notices": self.specs.take_notices(),
+                "disagreements": disagreements_json(&disagreements), "notices": self.specs.take_notices(),
             }))?;
             return Ok(Exit::Completed);
         }
@@ -94,8 +95,8 @@ impl ProjectTasks {
     }
 
     fn show(&self, number: TaskNumber, as_json: bool) -> Result<Exit, Failure> {
-        let book = self.specs.read().map_err(failed)?;
-        let unknown = || failed(SpecsError::Task(TaskError::Unknown { number }));
+        let book = self.specs.read().map_err(specs_failure)?;
+        let unknown = || specs_failure(SpecsError::Task(TaskError::Unknown { number }));
         let task = book.task(number).ok_or_else(unknown)?;
         let disagreements = book.disagreements_about(number);
         if as_json {
@@ -133,7 +134,7 @@ impl ProjectTasks {
         json!({
             "v": 1, "folder": self.folder, "task": task,
             "next": task.status.map(TaskStatus::next).unwrap_or_default(),
-            "disagreements": said(disagreements), "notices": self.specs.take_notices(),
+            "disagreements": disagreements_json(disagreements), "notices": self.specs.take_notices(),
         })
     }
 
@@ -151,7 +152,7 @@ impl ProjectTasks {
     }
 }
 
-fn said(disagreements: &[TaskDisagreement]) -> Vec<Value> {
+fn disagreements_json(disagreements: &[TaskDisagreement]) -> Vec<Value> {
     let object = |it: &TaskDisagreement| {
         json!({
             "number": it.number, "field": it.field, "todo": it.todo, "state": it.state,
@@ -202,7 +203,7 @@ fn new_task(args: &TaskAddArgs) -> Result<NewTask, Failure> {
 }
 
 /// Turns an error of the task lists into a failure with a hint.
-fn failed(error: SpecsError) -> Failure {
+fn specs_failure(error: SpecsError) -> Failure {
     let (exit, hint) = match &error {
         SpecsError::Task(TaskError::Step { .. }) => (Exit::Refused, None),
         SpecsError::Task(TaskError::Unknown { .. }) => {
@@ -238,14 +239,14 @@ fn failed(error: SpecsError) -> Failure {
             (Exit::Failed, None)
         }
     };
-    let failure = Failure::caused(exit, &error);
+    let failure = Failure::from_error(exit, &error);
     match hint {
         Some(hint) => failure.hint(hint),
         None => failure,
     }
 }
 
-fn moved(task: &Task, changed: &TaskChangeResult) -> String {
+fn change_line(task: &Task, changed: &TaskChangeResult) -> String {
     let marker = |status: Option<TaskStatus>| status.map_or("[?]", TaskStatus::marker);
     let (from, to) = (marker(changed.from), marker(task.status));
     if changed.is_different && from != to {

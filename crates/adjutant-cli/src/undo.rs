@@ -17,14 +17,14 @@ use crate::delegate::absolute;
 use crate::exit::{Exit, Failure};
 use crate::hints::program;
 use crate::output::{print, print_json, say};
-use crate::records::counted;
+use crate::records::count_with_noun;
 use crate::results::open_work;
 use crate::run_lookup::{self, CommandVerb};
 
-/// `adjutant undo`.
+/// The arguments of `adjutant undo`, which restores the files that agents changed in place.
 #[derive(Debug, Args)]
 #[command(after_help = UNDO_HELP)]
-pub(crate) struct UndoArgs {
+pub(crate) struct UndoInPlaceArgs {
     /// The run or session: an id or its beginning, or a label or '#N' of the latest run [default: the latest run in
     /// this directory].
     #[arg(value_name = crate::args::NAME)]
@@ -51,11 +51,15 @@ Examples:
   adjutant undo sess_1738326967_a1b2c3    the changes of one subagent and of everything below it";
 
 /// Runs `adjutant undo`.
-pub(crate) fn run_undo(archive: &Archive, args: &UndoArgs, as_json: bool) -> Result<Exit, Failure> {
+pub(crate) fn run_undo(
+    archive: &Archive,
+    args: &UndoInPlaceArgs,
+    as_json: bool,
+) -> Result<Exit, Failure> {
     let (files, session) =
         run_lookup::find_to_change(archive, args.run.as_deref(), &args.root, UNDO, |_| true)?;
     let session = session.filter(|session| *session != files.id().root_session());
-    let undone = files.undo(session, args.dry_run).map_err(|error| explained(&error))?;
+    let undone = files.undo(session, args.dry_run).map_err(|error| undo_failure(&error))?;
     let UndoReport { files: undone, elsewhere } = undone;
     let root = files.workdir().unwrap_or_default();
     let WorkLocations { elsewhere, discarded, merged } =
@@ -211,24 +215,24 @@ fn elsewhere_sentence(run: RunId, (session, at): &(SessionId, WorkLocation)) -> 
              drops it"
         )),
         WorkLocation::Workspace => Some(format!(
-            "adjutant: {session} changed nothing here: its work is in a workspace that was not kept yet; \
-             `adjutant prune` keeps it as it is, `adjutant resume {run}` continues what was interrupted"
+            "adjutant: {session} changed nothing here: its work is in a workspace and not committed yet; \
+             `adjutant prune` commits it as it is, `adjutant resume {run}` continues what was interrupted"
         )),
         WorkLocation::Nowhere => None,
     }
 }
 
-fn explained(error: &UndoError) -> Failure {
-    let failure = Failure::caused(Exit::Failed, error);
+fn undo_failure(error: &UndoError) -> Failure {
+    let failure = Failure::from_error(Exit::Failed, error);
     match error {
         UndoError::Archive(ArchiveError::Live(run)) => failure
             .hint(format!("End it with `adjutant cancel {run}`, or wait until it has ended.")),
         UndoError::Archive(ArchiveError::Expired(_)) => {
-            failure.hint("What its files held before was pruned with its content.")
+            failure.hint("The run was pruned, and with it the earlier contents of its files.")
         }
         UndoError::Archive(_) | UndoError::NeverBegan => failure,
         UndoError::Workdir { .. } => {
-            failure.hint("Files are put back where the run changed them; that tree must be there.")
+            failure.hint("Files are restored in the directory where the run changed them, so that directory must exist.")
         }
     }
 }
@@ -289,7 +293,7 @@ fn summary(undone: &[FileUndo], dry_run: bool) -> String {
     let same = undone.iter().filter(|undo| undo.fate == UndoOutcome::Unchanged).count();
     let done = undone.len() - left - same;
     let verb = if dry_run { "would be put back or removed" } else { "put back or removed" };
-    let mut text = format!("{} {verb}", counted(done, "file"));
+    let mut text = format!("{} {verb}", count_with_noun(done, "file"));
     if left > 0 {
         text += &format!(", {left} left alone");
     }

@@ -6,10 +6,10 @@
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-use adjutant_core::{Event, SessionId, State, Timestamp};
+use adjutant_core::{DelegationState, Event, SessionId, Timestamp};
 use adjutant_engine::{Archive, JournalFollower, RunFiles};
 use adjutant_view::progress::{ProgressFrame, line};
-use adjutant_view::{Liveness, Palette, RunView, TimedEvent, events, sanitize, tree};
+use adjutant_view::{Palette, ProcessLiveness, RunView, TimedEvent, events, sanitize, tree};
 use rustix::process::{Signal, getpid, kill_process};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use tokio::signal::unix::{SignalKind, signal};
@@ -18,7 +18,9 @@ use crate::args::RunArg;
 use crate::exit::{Exit, Failure};
 use crate::live;
 use crate::output::{has_no_reader, print, print_json_line, say};
-use crate::records::{colours, failed, liveness, look, now, numbers, say_how_to_resume};
+use crate::records::{
+    archive_failure, colours, liveness, now, numbers, observe_run, say_how_to_resume,
+};
 use crate::run_lookup;
 
 /// How often the journal is read, which also limits how often the screen is drawn.
@@ -104,7 +106,7 @@ struct WatchSession {
     session: Option<SessionId>,
     view: RunView,
     follow: JournalFollower,
-    liveness: Liveness,
+    liveness: ProcessLiveness,
     mode: WatchMode,
     palette: Palette,
     screen: Option<AlternateScreen>,
@@ -143,7 +145,7 @@ impl WatchSession {
                 said = tell(mode, palette, view, &entry);
             }
         });
-        let grew = grew.map_err(failed)?;
+        let grew = grew.map_err(archive_failure)?;
         said?;
         let over = self.is_over();
         let due = grew || self.drawn.is_none_or(|drawn| drawn.elapsed() >= TICK);
@@ -165,7 +167,7 @@ impl WatchSession {
     fn is_over(&self) -> bool {
         let one = self.session.and_then(|session| self.view.delegation(session));
         let ended = one.is_some_and(|one| !one.state.is_live());
-        self.liveness == Liveness::Dead || self.view.outcome().is_some() || ended
+        self.liveness == ProcessLiveness::Dead || self.view.outcome().is_some() || ended
     }
 
     fn draw(&mut self) {
@@ -188,18 +190,22 @@ impl WatchSession {
 
     /// Prints the final tree. The exit code is that of the run or delegation.
     fn conclude(mut self) -> Result<Exit, Failure> {
-        if self.liveness == Liveness::Dead {
+        if self.liveness == ProcessLiveness::Dead {
             self.view.close_open_calls();
         }
         let (view, liveness) = (&self.view, self.liveness);
         if self.mode != WatchMode::Events {
             print(&tree::render(view, now(&self.files, view), liveness, self.palette))?;
         }
-        say_how_to_resume(&look(view, liveness, &self.files));
+        say_how_to_resume(&observe_run(view, liveness, &self.files));
         let one = self.session.and_then(|session| view.delegation(session));
         let outcome = match one.map(|one| &one.state) {
-            Some(State::Ended(outcome)) => Some(*outcome),
-            Some(State::AwaitingApproval | State::Queued | State::Running) => None,
+            Some(DelegationState::Ended(outcome)) => Some(*outcome),
+            Some(
+                DelegationState::AwaitingApproval
+                | DelegationState::Queued
+                | DelegationState::Running,
+            ) => None,
             None => view.outcome(),
         };
         Ok(outcome.map_or(Exit::Partial, Exit::of))

@@ -1,6 +1,6 @@
 //! Chooses and opens models: the only module of this crate that names a concrete model.
 //!
-//! Start at [`Wiring::choose`].
+//! Start at [`ModelSetup::choose`].
 
 use std::collections::BTreeMap;
 use std::env;
@@ -20,11 +20,11 @@ use serde_json::json;
 
 use crate::exit::{Exit, Failure};
 use crate::output::say;
-use crate::settings::{ProviderEntry, Settings};
+use crate::settings::{ProviderSection, Settings};
 
 /// The providers, keys and settings with which models are opened.
 #[derive(Clone)]
-pub(crate) struct Wiring {
+pub(crate) struct ModelSetup {
     sources: ModelSources,
     /// The reasoning effort per model, from the user's configuration.
     efforts: BTreeMap<String, ReasoningEffort>,
@@ -48,9 +48,9 @@ pub(crate) struct ChosenModel {
 
 impl ChosenModel {
     /// Returns the function that opens models that tasks name.
-    pub(crate) fn opener(&self, wiring: &Wiring) -> ModelOpener {
+    pub(crate) fn opener(&self, wiring: &ModelSetup) -> ModelOpener {
         match self.replay.clone() {
-            Some(replay) => Arc::new(move |name| match replay.named(name) {
+            Some(replay) => Arc::new(move |name| match replay.model_named(name) {
                 Some(model) => Ok(Arc::new(model)),
                 None => Err(format!("the recording has no model `{name}`")),
             }),
@@ -69,7 +69,7 @@ pub(crate) struct ListedModel {
     pub(crate) is_default: bool,
 }
 
-impl Wiring {
+impl ModelSetup {
     /// Reads the environment variables of the providers and the user's configuration.
     pub(crate) fn new(settings: &Settings) -> Result<Self, Failure> {
         let mut sources = ModelSources::from_vars(|name| env::var(name).ok());
@@ -98,7 +98,7 @@ impl Wiring {
     pub(crate) fn record(mut self, file: &Path, secrets: &[String]) -> Result<Self, Failure> {
         let secrets = [secrets, &self.secrets()].concat();
         let recorder = Recorder::create(file, secrets)
-            .map_err(|error| Failure::caused(Exit::Usage, &error))?;
+            .map_err(|error| Failure::from_error(Exit::Usage, &error))?;
         self.sources = self.sources.with_recorder(recorder.clone());
         self.recorder = Some(recorder);
         Ok(self)
@@ -107,7 +107,7 @@ impl Wiring {
     /// Prints the error of an incomplete recording.
     pub(crate) fn end_recording(&self) {
         if let Some(Err(error)) = self.recorder.as_ref().map(Recorder::finish) {
-            say(&format!("adjutant: {}", Failure::caused(Exit::Failed, &error)));
+            say(&format!("adjutant: {}", Failure::from_error(Exit::Failed, &error)));
         }
     }
 
@@ -144,7 +144,7 @@ impl Wiring {
                     "`adjutant models` lists what can be used."
                 }
             };
-            Failure::caused(Exit::Usage, &error).hint(hint)
+            Failure::from_error(Exit::Usage, &error).hint(hint)
         })?;
         let remarks = self
             .choice_remark(&name, named.is_some())
@@ -164,8 +164,8 @@ impl Wiring {
             .hint("Record with --model provider/model, or leave --record out."));
         }
         if script.is_some() {
-            let script =
-                ScriptedModel::load(path).map_err(|error| Failure::caused(Exit::Usage, &error))?;
+            let script = ScriptedModel::load(path)
+                .map_err(|error| Failure::from_error(Exit::Usage, &error))?;
             return Ok(Some(ChosenModel {
                 model: Arc::new(script),
                 remarks: Vec::new(),
@@ -173,14 +173,14 @@ impl Wiring {
             }));
         }
         let model = ReplayModel::load(path)
-            .map_err(|error| Failure::caused(Exit::Usage, &error))
+            .map_err(|error| Failure::from_error(Exit::Usage, &error))
             .map(Arc::new)?;
         let recorded = &model.spec().name;
         let remark = format!("replaying {recorded}: nothing is sent, and costs are those recorded");
         Ok(Some(ChosenModel { model: model.clone(), remarks: vec![remark], replay: Some(model) }))
     }
 
-    /// Like [`Wiring::choose`], but returns a model without output if none is available: enough for a dry run.
+    /// Like [`ModelSetup::choose`], but returns a model without output if none is available: enough for a dry run.
     pub(crate) fn choose_or_none(&self, named: Option<&str>) -> Result<ChosenModel, Failure> {
         if named.is_some() || self.sources.default_model().is_some() {
             return self.choose(named);
@@ -270,7 +270,7 @@ impl Wiring {
 /// that name, so that `key` is enough.
 fn provider(
     name: &str,
-    entry: &ProviderEntry,
+    entry: &ProviderSection,
     known: Option<&ProviderConfig>,
 ) -> Result<ProviderConfig, Failure> {
     let known = known.filter(|_| entry.base_url.is_none());
@@ -303,8 +303,8 @@ pub(crate) type SharedModel = Arc<dyn Model>;
 
 /// Parses a script that is compiled into the program.
 pub(crate) fn script(toml: &str, name: &str) -> Result<SharedModel, Failure> {
-    let script =
-        ScriptedModel::from_toml(toml).map_err(|error| Failure::caused(Exit::Failed, &error))?;
+    let script = ScriptedModel::from_toml(toml)
+        .map_err(|error| Failure::from_error(Exit::Failed, &error))?;
     Ok(Arc::new(script.with_name(name)))
 }
 
@@ -322,9 +322,9 @@ mod tests {
 
     const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
-    fn wiring(sources: ModelSources, days: u64) -> Wiring {
+    fn wiring(sources: ModelSources, days: u64) -> ModelSetup {
         let now_ms = (AS_OF_DAY + days) * DAY_MS;
-        Wiring {
+        ModelSetup {
             sources,
             efforts: BTreeMap::new(),
             recorder: None,

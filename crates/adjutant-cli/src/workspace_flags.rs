@@ -2,15 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
-use adjutant_core::policy::{PolicyKey, WorkspaceKind};
-use adjutant_core::workspace::OwnWorkspaceKind;
-use adjutant_core::{Policy, Rights, RunId, ToolSet};
-use adjutant_engine::{ResumeInfo, WorkspaceSetup, git_dirs_around};
+use adjutant_core::policy::{PolicyKey, WorkspaceSharing};
+use adjutant_core::workspace::WorkspaceKind;
+use adjutant_core::{Policy, Rights, RunId, ToolSet, VerifyCommand};
+use adjutant_engine::{ResumeInfo, WorkspaceSetup, git_dirs_around, why_not_kept};
 use clap::{Args, ValueEnum};
 
 use crate::exit::Failure;
 use crate::output::say;
 use crate::settings::{Settings, command_folders, user_config_dir, user_folders};
+use crate::toolchains::ToolchainSettings;
 
 /// The flags about writing, of the commands that start a run.
 #[derive(Args, Debug, Default)]
@@ -19,6 +20,16 @@ pub(crate) struct WriteFlags {
     /// `adjutant diff` and merge with `adjutant merge`.
     #[arg(long, conflicts_with = "in_place")]
     pub(crate) write: bool,
+
+    /// The command that must succeed before the work of an agent counts as done, such as "cargo test". It runs in a
+    /// fresh copy of the finished work; if it fails, the agent gets its output and continues. Needs --write.
+    #[arg(long, value_name = "COMMAND")]
+    pub(crate) verify: Option<String>,
+
+    /// Files that the verify command sees as they were before the work, such as "tests/**" or check.sh, so that an
+    /// agent cannot pass by changing its tests; can be repeated. Globs as in .gitignore.
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) verify_keep: Vec<String>,
 
     #[command(flatten)]
     pub(crate) terms: WorkspaceSetupFlags,
@@ -42,6 +53,11 @@ pub(crate) struct WorkspaceSetupFlags {
     /// A directory that commands may read in addition to the system's, such as a toolchain; can be repeated.
     #[arg(long, value_name = "DIR")]
     pub(crate) grant: Vec<PathBuf>,
+
+    /// Hide your toolchains (rustup, pyenv, nvm and others) from commands: all of them, or one by its name in `adjutant
+    /// doctor`; can be repeated. The system's own tools stay.
+    #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    pub(crate) no_toolchains: Vec<String>,
 }
 
 /// How workspaces are made.
@@ -53,7 +69,7 @@ pub(crate) enum WorkspaceKindArg {
     Worktree,
 }
 
-/// What holds commands.
+/// Whether commands of agents run in the sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SandboxSwitch {
     /// In the sandbox; where it is not available, no command runs.
@@ -73,7 +89,10 @@ impl WriteFlags {
 
     /// Refuses workspace flags if `policy` gives agents no workspaces. `merge` says whether `--merge` was typed.
     pub(crate) fn refuse_unused(&self, policy: &Policy, merge: bool) -> Result<(), Failure> {
-        let typed = self.terms.typed().or(merge.then_some("--merge"));
+        let verify = self.verify.as_ref().map(|_| "--verify");
+        let keep = (!self.verify_keep.is_empty()).then_some("--verify-keep");
+        let typed =
+            verify.or(keep).or(self.terms.first_typed_flag()).or(merge.then_some("--merge"));
         match typed {
             Some(flag) if !gives_workspaces(policy) => {
                 let text = format!("{flag}: no agent has a workspace of its own here");
@@ -83,10 +102,38 @@ impl WriteFlags {
         }
     }
 
+    /// Returns the verify command that was typed.
+    ///
+    /// # Errors
+    ///
+    /// If the command is empty, a glob is invalid, or globs were typed without a command.
+    pub(crate) fn typed_verify(&self) -> Result<Option<VerifyCommand>, Failure> {
+        check_kept_globs(&self.verify_keep, "--verify-keep")?;
+        match &self.verify {
+            None if self.verify_keep.is_empty() => Ok(None),
+            None => Err(Failure::usage("--verify-keep has no effect without --verify")
+                .hint("Add --verify COMMAND.")),
+            Some(command) if command.trim().is_empty() => {
+                Err(Failure::usage("--verify: the command is empty")
+                    .hint("Give a shell command, for example --verify \"cargo test\"."))
+            }
+            Some(command) => {
+                let keep = self.verify_keep.clone();
+                Ok(Some(VerifyCommand { command: command.clone(), keep }))
+            }
+        }
+    }
+
     /// Returns the workspace setup of a new run in `tree`.
-    pub(crate) fn setup(&self, home: &Path, tree: &Path) -> Result<WorkspaceSetup, Failure> {
-        let mut setup = usual(home);
+    pub(crate) fn setup(
+        &self,
+        home: &Path,
+        tree: &Path,
+        settings: &Settings,
+    ) -> Result<WorkspaceSetup, Failure> {
+        let mut setup = default_setup(home);
         self.terms.add_to(&mut setup, tree)?;
+        self.terms.find_toolchains(&mut setup, &settings.toolchains, settings.policy.policy())?;
         warn_of_wide_root(tree);
         if setup.sandbox_off {
             say("adjutant: --sandbox=off: commands of agents run as you, with all your rights");
@@ -95,16 +142,26 @@ impl WriteFlags {
     }
 }
 
-const WITH_WRITE: &str = "Add --write: agents write then, each in a workspace of its own.";
+/// Refuses globs that cannot be used; `origin` is where they were written.
+pub(crate) fn check_kept_globs(globs: &[String], origin: &str) -> Result<(), Failure> {
+    match why_not_kept(globs) {
+        None => Ok(()),
+        Some(why) => Err(Failure::usage(format!("{origin} {why}"))
+            .hint("Write globs as in .gitignore: \"tests/**\", \"*_test.go\", check.sh.")),
+    }
+}
+
+const WITH_WRITE: &str = "Add --write, which lets agents write, each in its own workspace.";
 
 impl WorkspaceSetupFlags {
     /// Returns the first flag that was typed.
-    fn typed(&self) -> Option<&'static str> {
+    pub(crate) fn first_typed_flag(&self) -> Option<&'static str> {
         let all = [
             (!self.include_ignored.is_empty(), "--include-ignored"),
             (self.workspace.is_some(), "--workspace"),
             (self.sandbox.is_some(), "--sandbox"),
             (!self.grant.is_empty(), "--grant"),
+            (!self.no_toolchains.is_empty(), "--no-toolchains"),
         ];
         all.into_iter().find(|(is_typed, _)| *is_typed).map(|(_, flag)| flag)
     }
@@ -115,24 +172,29 @@ impl WorkspaceSetupFlags {
         home: &Path,
         run: RunId,
         past: &ResumeInfo,
+        toolchains: Option<&ToolchainSettings>,
         merge: bool,
     ) -> Result<WorkspaceSetup, Failure> {
-        let typed = self.typed().or(merge.then_some("--merge"));
+        let typed = self.first_typed_flag().or(merge.then_some("--merge"));
         if let Some(flag) = typed.filter(|_| !gives_workspaces(&past.policy)) {
             let text = format!("{flag}: no agent of {run} has a workspace of its own");
-            return Err(
-                Failure::usage(text).hint("Whether agents write is decided when a run begins.")
-            );
+            return Err(Failure::usage(text)
+                .hint("Leave the flag out: whether agents write is decided when a run starts."));
         }
-        let mut setup = usual(home);
+        let mut setup = default_setup(home);
+        if let Some(toolchains) = toolchains {
+            self.find_toolchains(&mut setup, toolchains, &past.policy)?;
+        }
         for lost in past.terms.iter().flat_map(|terms| setup.restore(terms)) {
             say(&format!("adjutant: {lost}"));
         }
         self.add_to(&mut setup, &past.workdir)?;
         if self.sandbox == Some(SandboxSwitch::Off) && past.has_overlays {
-            let text =
-                format!("--sandbox=off: {run} has overlays, which are seen only within a sandbox");
-            return Err(Failure::usage(text).hint("Go on without it, or begin a new run with it."));
+            let text = format!(
+                "--sandbox=off: {run} uses overlay workspaces, which exist only inside a sandbox"
+            );
+            return Err(Failure::usage(text)
+                .hint("Resume without --sandbox=off, or start a new run with it."));
         }
         if setup.sandbox_off && gives_workspaces(&past.policy) {
             let why = if self.sandbox.is_some() { "" } else { ", as it was before" };
@@ -143,25 +205,40 @@ impl WorkspaceSetupFlags {
         Ok(setup)
     }
 
+    /// Adds the toolchains that commands see, if agents have workspaces of their own.
+    fn find_toolchains(
+        &self,
+        setup: &mut WorkspaceSetup,
+        toolchains: &ToolchainSettings,
+        policy: &Policy,
+    ) -> Result<(), Failure> {
+        let mut toolchains = toolchains.clone();
+        toolchains.add_flag(&self.no_toolchains)?;
+        if gives_workspaces(policy) {
+            toolchains.find(setup);
+        }
+        Ok(())
+    }
+
     /// Adds the typed flags to the setup, and prints warnings about them.
-    fn add_to(&self, setup: &mut WorkspaceSetup, tree: &Path) -> Result<(), Failure> {
+    pub(crate) fn add_to(&self, setup: &mut WorkspaceSetup, tree: &Path) -> Result<(), Failure> {
         if let Some(wish) = self.workspace {
             setup.kind = Some(match wish {
-                WorkspaceKindArg::Overlay => OwnWorkspaceKind::Overlay,
-                WorkspaceKindArg::Worktree => OwnWorkspaceKind::Worktree,
+                WorkspaceKindArg::Overlay => WorkspaceKind::Overlay,
+                WorkspaceKindArg::Worktree => WorkspaceKind::Worktree,
             });
         }
         if let Some(wish) = self.sandbox {
             setup.sandbox_off = wish == SandboxSwitch::Off;
         }
-        if setup.sandbox_off && setup.kind == Some(OwnWorkspaceKind::Overlay) {
+        if setup.sandbox_off && setup.kind == Some(WorkspaceKind::Overlay) {
             return Err(Failure::usage(
-                "--sandbox=off needs --workspace=worktree: an overlay is seen only within a sandbox",
+                "--sandbox=off needs --workspace=worktree: an overlay exists only inside a sandbox",
             ));
         }
         for grant in &self.grant {
             // Canonical, because a relative path means something else in a workspace, and a link may change later.
-            let path = granted(grant)?;
+            let path = resolve_granted_path(grant)?;
             if let Some((why, hint)) = why_not_granted(&path, setup, tree) {
                 return Err(
                     Failure::usage(format!("--grant {}: {why}", grant.display())).hint(hint)
@@ -182,7 +259,7 @@ impl WorkspaceSetupFlags {
     }
 }
 
-fn granted(typed: &Path) -> Result<PathBuf, Failure> {
+fn resolve_granted_path(typed: &Path) -> Result<PathBuf, Failure> {
     let refused = |why: &str| Failure::usage(format!("--grant {}: {why}", typed.display()));
     let path = typed.canonicalize().ok().filter(|path| path.is_dir());
     let path = path.ok_or_else(|| refused("there is no such directory"))?;
@@ -216,7 +293,7 @@ fn why_not_granted(
         let hint = "Leave it out; --include-ignored DIR brings ignored folders along.";
         return Some(("agents work in copies of this repository and never see it itself", hint));
     }
-    if setup.hidden.iter().any(|hidden| grant == real(hidden)) {
+    if setup.home.iter().chain(&setup.hidden).any(|hidden| grant == real(hidden)) {
         let hint = "Name the directories in it that commands need, such as ~/.cargo.";
         return Some(("your home directory as a whole is never shown to agents", hint));
     }
@@ -245,7 +322,7 @@ fn refuse_included(typed: &Path, tree: &Path) -> Result<(), Failure> {
 
 /// Returns whether agents have their own workspaces under a policy.
 fn gives_workspaces(policy: &Policy) -> bool {
-    policy.workspace == WorkspaceKind::Own && !policy.in_place
+    policy.workspace == WorkspaceSharing::Own && !policy.in_place
 }
 
 /// Warns if agents would work in the home directory or in `/`.
@@ -265,17 +342,18 @@ fn warn_of_wide_root(root: &Path) {
     ));
 }
 
-/// Returns the default workspace setup: the home directory is hidden from agents.
-pub(crate) fn usual(home: &Path) -> WorkspaceSetup {
+/// Returns the default workspace setup: commands see a private directory in place of `$HOME`, and agents cannot
+/// access the user's configuration.
+pub(crate) fn default_setup(state: &Path) -> WorkspaceSetup {
     WorkspaceSetup {
-        hidden: std::env::var_os("HOME").map(PathBuf::from).into_iter().collect(),
+        home: std::env::var_os("HOME").map(PathBuf::from),
         config: user_config_dir(),
         read_only: [user_folders(), command_folders()]
             .into_iter()
             .flat_map(|it| it.0)
             .map(|it| it.1)
             .collect(),
-        ..WorkspaceSetup::new(home.to_owned())
+        ..WorkspaceSetup::new(state.to_owned())
     }
 }
 

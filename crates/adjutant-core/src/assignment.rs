@@ -1,9 +1,12 @@
-//! What a slash command asks of a run (its [`Assignment`]), and which status its tasks get in the
+//! What a slash command asks of a run (its [`SlashCommandAssignment`]), and which status its tasks get in the
 //! project's task list.
 //!
 //! The list is updated when work on a task begins and when it ends: the operation decides the first
 //! status, operation and outcome the second. Nothing here reads or writes a file: a
 //! [`TaskListUpdate`] says what to change, the engine changes it.
+//!
+//! [`TaskDetails`] is what agents are told about a task: its number, description, complexity and directory.
+//! [`UpdateTrigger`] says whether an update is for the begin or the end of the work.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +18,7 @@ use adjutant_formats::task::{TaskArtifact, TaskStatus};
 
 /// What a slash command asks of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Assignment {
+pub struct SlashCommandAssignment {
     /// The command, without the slash.
     pub command: String,
     /// The command line as a client sent it; present only if a person has to approve it.
@@ -45,12 +48,12 @@ pub struct Assignment {
     pub context: Vec<String>,
     /// What the task list says about these tasks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub facts: Vec<TaskFacts>,
+    pub facts: Vec<TaskDetails>,
 }
 
-/// The fields of a task list entry that agents are told.
+/// What agents are told about a task of the task list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TaskFacts {
+pub struct TaskDetails {
     /// The task's number.
     pub number: u64,
     /// The task's description.
@@ -64,7 +67,7 @@ pub struct TaskFacts {
     pub folder: Option<String>,
 }
 
-impl Assignment {
+impl SlashCommandAssignment {
     /// Returns an assignment without tasks and without an agent.
     #[must_use]
     pub fn new(command: &str, operation: Operation) -> Self {
@@ -92,7 +95,7 @@ impl Assignment {
 
     /// Returns what the task list says about a task.
     #[must_use]
-    pub fn facts_of(&self, number: u64) -> Option<&TaskFacts> {
+    pub fn facts_of(&self, number: u64) -> Option<&TaskDetails> {
         self.facts.iter().find(|facts| facts.number == number)
     }
 
@@ -218,11 +221,11 @@ pub const fn kind_written(operation: Operation) -> ArtifactKind {
 mod tests {
     use super::*;
 
-    fn about(tasks: &[u64]) -> Assignment {
-        Assignment {
+    fn about(tasks: &[u64]) -> SlashCommandAssignment {
+        SlashCommandAssignment {
             tasks: tasks.to_vec(),
             agent: Some("implementer".into()),
-            ..Assignment::new("implement", Operation::Implement)
+            ..SlashCommandAssignment::new("implement", Operation::Implement)
         }
     }
 

@@ -1,6 +1,10 @@
 //! The task that a caller wants to delegate: prompt, context files and requested limits.
 //!
 //! A brief only says what is asked. What is granted is decided by `tree::admission`.
+//!
+//! A [`Brief`] is one task, a [`RequestedTask`] the brief with the session id that it would get,
+//! and a [`ContextFile`] one file of it with the result of reading it ([`ContextFileStatus`]:
+//! loaded, loaded with invalid bytes replaced, missing or unusable).
 
 use serde::{Deserialize, Serialize};
 
@@ -9,6 +13,7 @@ use crate::ids::{AgentName, Label, SessionId};
 use crate::message::ModelSpec;
 use crate::policy::Operation;
 use crate::rights::Rights;
+use crate::verify::VerifyCommand;
 
 /// A task to delegate, with the limits and rights that the caller asks for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -53,7 +58,7 @@ pub struct Brief {
     /// The verify command that must succeed before the work counts as done. A model can never set
     /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub verify: Option<String>,
+    pub verify: Option<VerifyCommand>,
     /// The hours its parent estimated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hours: Option<u32>,

@@ -1,7 +1,11 @@
 //! Budgets in tokens and money: amounts are reserved before a model call and settled after it.
 //!
 //! A scope is one delegation with all its descendants, or the whole run. A ledger only counts;
-//! `Tree::decide` asks [`BudgetLedger::left`] whether a reservation fits.
+//! `Tree::decide` asks [`BudgetLedger::remaining`] whether a reservation fits.
+//!
+//! A [`BudgetAmount`] is a number of tokens and dollars, a [`BudgetCap`] the most that one scope
+//! may spend, and a [`BudgetLedger`] the account of one scope. Each model call has one
+//! [`Reservation`] before it and one [`Settlement`] after it.
 
 use serde::{Deserialize, Serialize};
 
@@ -65,7 +69,7 @@ pub struct BudgetLedger {
 impl BudgetLedger {
     /// Returns what can still be reserved.
     #[must_use]
-    pub fn left(&self) -> BudgetAmount {
+    pub fn remaining(&self) -> BudgetAmount {
         let taken = self.settled.plus(self.reserved);
         let cap = BudgetAmount {
             tokens: self.cap.tokens.unwrap_or(u64::MAX),
@@ -89,7 +93,7 @@ impl BudgetLedger {
     /// Says whether spent plus reserved is within the cap, except for overruns. This is the
     /// invariant that tests check.
     #[must_use]
-    pub fn holds(&self) -> bool {
+    pub fn is_within_cap(&self) -> bool {
         let taken = self.settled.plus(self.reserved);
         self.cap.tokens.is_none_or(|cap| taken.tokens <= cap.saturating_add(self.overrun.tokens))
             && self.cap.usd.is_none_or(|cap| taken.usd <= cap + self.overrun.usd)

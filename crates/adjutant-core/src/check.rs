@@ -3,6 +3,10 @@
 //!
 //! Builds a [`Tree`] by folding the events that would have led to the described state, then asks
 //! [`Tree::judge_one`], which applies the same checks as `decide`.
+//!
+//! [`CheckInput`] is the whole input, with the running delegations ([`CheckNode`]) and the
+//! [`CheckRequest`]; [`CheckAnswer`] is the output (granted or refused), and [`CheckError`] says
+//! why the input itself is invalid.
 
 use std::collections::BTreeMap;
 
@@ -169,9 +173,9 @@ pub fn check(mut layered: LayeredPolicy, input: &CheckInput) -> Result<CheckAnsw
         .ok_or(CheckError::NoTarget)?;
     let mut builder =
         CheckTreeBuilder { tree: Tree::default(), ids: BTreeMap::new(), preset: policy.preset };
-    builder.plant(policy, input)?;
+    builder.build_tree(policy, input)?;
     builder.connect(&input.edges);
-    builder.enlist(input)?;
+    builder.add_requesting_parent(input)?;
     builder.define(input.agents.as_deref())?;
     let mut brief = Brief::new(
         label(target),
@@ -186,12 +190,12 @@ pub fn check(mut layered: LayeredPolicy, input: &CheckInput) -> Result<CheckAnsw
     brief.estimate_tokens = input.request.estimate_tokens;
     let answer = builder.judge(input, &brief);
     Ok(match answer {
-        Ok(admission) => granted(admission, &brief),
-        Err(refusal) => refused(&refusal),
+        Ok(admission) => grant_answer(admission, &brief),
+        Err(refusal) => refusal_answer(&refusal),
     })
 }
 
-fn granted(admission: Admission, brief: &Brief) -> CheckAnswer {
+fn grant_answer(admission: Admission, brief: &Brief) -> CheckAnswer {
     CheckAnswer::Granted {
         granted: true,
         depth: admission.depth,
@@ -203,7 +207,7 @@ fn granted(admission: Admission, brief: &Brief) -> CheckAnswer {
     }
 }
 
-fn refused(refusal: &Refusal) -> CheckAnswer {
+fn refusal_answer(refusal: &Refusal) -> CheckAnswer {
     CheckAnswer::Refused {
         granted: false,
         code: refusal.code().to_string(),
@@ -221,7 +225,7 @@ struct CheckTreeBuilder {
 }
 
 impl CheckTreeBuilder {
-    fn plant(
+    fn build_tree(
         &mut self,
         policy: crate::policy::Policy,
         input: &CheckInput,
@@ -337,7 +341,7 @@ impl CheckTreeBuilder {
     }
 
     /// Adds the requesting parent as a running node if only the edges name it.
-    fn enlist(&mut self, input: &CheckInput) -> Result<(), CheckError> {
+    fn add_requesting_parent(&mut self, input: &CheckInput) -> Result<(), CheckError> {
         match (&input.request.parent, input.tree.first()) {
             (Some(name), Some(root)) if !self.ids.contains_key(name) && is_story(input, name) => {
                 self.add(&root.id, &CheckNode { id: name.clone(), ..CheckNode::default() })

@@ -1,11 +1,15 @@
 //! The inputs and outputs of the tree: commands that [`Tree::decide`](crate::Tree::decide) judges
 //! and effects that the engine performs.
+//!
+//! A [`Command`] is a request, or the report that an effect is done; an [`Effect`] is one thing
+//! that the engine must do. A [`Reaction`] is what follows from recorded events: the next commands
+//! and effects. [`ResumeOptions`] is what a person asks for when resuming a run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::assignment::{Assignment, TaskListUpdate};
+use crate::assignment::{SlashCommandAssignment, TaskListUpdate};
 use crate::brief::RequestedTask;
 use crate::event::{DelegationOrigin, ToolOutput};
 use crate::ids::{AgentName, RunId, SessionId};
@@ -13,6 +17,7 @@ use crate::message::{AttemptError, ModelReply, ModelSpec, ToolCall, ToolSpec};
 use crate::policy::Policy;
 use crate::rights::Rights;
 use crate::story::{AnswerMarkers, RejectedMarker, StoryAssignment, VerifyResult};
+use crate::verify::VerifyFacts;
 use crate::web_host::HostSet;
 use crate::workspace::{KeptWork, MergedWork, OwnWorkspace, WorkspaceFailure, WorkspaceTerms};
 use crate::write::{ContentChange, WriteFinding, WriteScope};
@@ -48,12 +53,15 @@ pub enum Command {
     },
     /// Records what a slash command asks of the run, and gives the root agent the maximum time of
     /// that operation.
-    Assign(Box<Assignment>),
+    Assign(Box<SlashCommandAssignment>),
     /// Starts work on a story.
     TakeStory(Box<StoryAssignment>),
     /// Like `Assign` and `TakeStory`, for a run that an MCP client started: asks a person before
     /// the root agent begins, unless the policy approves it automatically.
-    AskToBegin { assignment: Option<Box<Assignment>>, story: Option<Box<StoryAssignment>> },
+    AskToBegin {
+        assignment: Option<Box<SlashCommandAssignment>>,
+        story: Option<Box<StoryAssignment>>,
+    },
     /// Delegates the tasks of an answer's markers, and tells the agent about markers that could not
     /// be parsed.
     DelegateMarkers {
@@ -103,27 +111,29 @@ pub enum Command {
     /// Records the file change that a tool is about to make.
     PrepareWrite { session: SessionId, turn: u32, call: u32, change: ContentChange },
     /// Judges a result against the contract: the arguments of `Return` call number `call`, or the
-    /// last answer if absent. `artifacts` says what the engine found at the named paths.
+    /// last answer if absent. `artifacts` says what the engine found at the named paths; `changed`
+    /// are the files that differ from the base, if the engine compared them.
     Conclude {
         session: SessionId,
         call: Option<u32>,
         text: String,
         artifacts: Vec<(String, ArtifactFileState)>,
+        changed: Option<BTreeSet<String>>,
     },
     /// Takes the last answer as the result, under a free-text contract.
     TakeReport { session: SessionId },
     /// Records output of a shell command that runs for a delegation.
     Print { session: SessionId, text: String },
     /// Records the workspace made for a delegation, or why it could not be made.
-    TakeSpace { session: SessionId, made: Result<OwnWorkspace, WorkspaceFailure> },
+    TakeWorkspace { session: SessionId, made: Result<OwnWorkspace, WorkspaceFailure> },
     /// Records the commit that keeps the work of a workspace, or why it failed.
-    KeepSpace { session: SessionId, kept: Result<KeptWork, String> },
+    TakeKeptWork { session: SessionId, kept: Result<KeptWork, String> },
     /// Records the result of merging a child's work into its parent's workspace.
     TakeMerge { session: SessionId, merged: Result<MergedWork, String> },
     /// Records the result of the verify command.
-    TakeCheck { session: SessionId, check: VerifyResult, text: String },
+    TakeCheck { session: SessionId, check: VerifyResult, text: String, facts: VerifyFacts },
     /// Records that the task list was updated, or why not.
-    Mark { session: SessionId, mark: TaskListUpdate, problem: Option<String> },
+    TakeListUpdate { session: SessionId, mark: TaskListUpdate, problem: Option<String> },
     /// Handles an answer that was cut off at the output limit.
     CutOff { session: SessionId },
     /// Handles an answer in which the model declined.
@@ -219,23 +229,28 @@ pub enum Effect {
     /// Parses a call of `Delegate` or `Task` and delegates its tasks.
     Delegate { session: SessionId, turn: u32, index: u32, call: ToolCall },
     /// Gives an agent the results of the tasks it delegated.
-    HandUp { session: SessionId, call: u32, origin: DelegationOrigin },
+    #[serde(rename = "hand_up")]
+    ReturnResults { session: SessionId, call: u32, origin: DelegationOrigin },
     /// Checks the artifacts that a return names, then sends `Command::Conclude`. The return is the
     /// arguments of a call, or the last answer if absent.
     Verify { session: SessionId, returned: Option<(u32, ToolCall)> },
     /// Updates the task list. Idempotent.
-    Mark { session: SessionId, mark: TaskListUpdate },
+    #[serde(rename = "mark")]
+    UpdateTaskList { session: SessionId, mark: TaskListUpdate },
     /// Makes the workspace of a delegation, based on the workspace of `above` or on the tree of the
     /// run, with the commits `takes_in` merged in. If it exists already, it is reused.
-    MakeSpace { session: SessionId, above: Option<SessionId>, takes_in: Vec<String> },
+    #[serde(rename = "make_space")]
+    MakeWorkspace { session: SessionId, above: Option<SessionId>, takes_in: Vec<String> },
     /// Commits the work of a workspace, then removes the workspace. Idempotent.
-    KeepSpace { session: SessionId, space: OwnWorkspace },
+    #[serde(rename = "keep_space")]
+    CommitWork { session: SessionId, space: OwnWorkspace },
     /// Turns the markers of an answer into tasks and delegates them.
     Markers { session: SessionId, turn: u32, markers: AnswerMarkers },
     /// Merges a delegation's commit into the workspace of `into`. Idempotent.
     Merge { session: SessionId, into: SessionId, commit: String },
-    /// Runs the verify command for at most `timeout_s` seconds.
-    Check { session: SessionId, command: String, timeout_s: u64 },
+    /// Runs the verify command for at most `timeout_s` seconds, with the files that match `keep`
+    /// taken from the base.
+    Check { session: SessionId, command: String, keep: Vec<String>, timeout_s: u64 },
     /// Aborts the model call of a delegation, if one is running.
     StopModel { session: SessionId },
     /// Stops everything that runs for a delegation.

@@ -1,6 +1,8 @@
 //! The message history of one agent, as its model sees it: a fold over the events of its session.
+//!
+//! A [`Conversation`] is the whole history of one agent, not one message.
 
-use crate::event::{Event, Reopening, ToldReason};
+use crate::event::{AddedMessageReason, Event, Reopening};
 use crate::message::Message;
 use crate::tree::{INTERRUPTED, uses_tools};
 
@@ -36,7 +38,7 @@ impl Conversation {
                 self.messages.push(Message::User { content: grant.opening().into_owned() });
             }
             Event::Told { nudge, text, .. } => {
-                self.last_call |= matches!(nudge, ToldReason::LastCall(_));
+                self.last_call |= matches!(nudge, AddedMessageReason::LastCall(_));
                 self.messages.push(Message::User { content: text.clone() });
             }
             Event::Replied { text, tool_calls, stop, opaque, .. } => {

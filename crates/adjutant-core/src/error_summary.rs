@@ -20,14 +20,14 @@ pub fn handle_error_return(errors: &[ReturnError]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::code::Code;
+    use crate::code::ErrorCode;
     use adjutant_formats::contract::ErrorType;
 
     fn error(message: &str, recoverable: bool, recommendation: &str) -> ReturnError {
         ReturnError {
             kind: ErrorType::Execution.into(),
             message: message.to_owned(),
-            code: Code::BuildError.into(),
+            code: ErrorCode::BuildError.into(),
             recoverable,
             recommendation: recommendation.to_owned(),
         }

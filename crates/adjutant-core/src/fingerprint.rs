@@ -1,4 +1,6 @@
 //! Fingerprints of tasks and tool calls, to detect delegation cycles and loops.
+//!
+//! A [`Fingerprint`] is a hash; equal tasks or calls have equal ones.
 
 use std::fmt;
 
@@ -32,7 +34,7 @@ impl Fingerprint {
     pub fn of_call(tool: &str, arguments: &Value) -> Self {
         let mut hash = Sha256::new();
         part(&mut hash, tool);
-        part(&mut hash, &canonical(arguments).to_string());
+        part(&mut hash, &canonicalize(arguments).to_string());
         Self::truncated(hash)
     }
 
@@ -60,14 +62,14 @@ fn part(hash: &mut Sha256, text: &str) {
 }
 
 /// Sorts the keys of every object, so that their order does not matter.
-fn canonical(value: &Value) -> Value {
+fn canonicalize(value: &Value) -> Value {
     match value {
         Value::Object(map) => {
             let mut entries: Vec<(&String, &Value)> = map.iter().collect();
             entries.sort_by_key(|(key, _)| *key);
-            entries.into_iter().map(|(key, value)| (key.clone(), canonical(value))).collect()
+            entries.into_iter().map(|(key, value)| (key.clone(), canonicalize(value))).collect()
         }
-        Value::Array(items) => items.iter().map(canonical).collect(),
+        Value::Array(items) => items.iter().map(canonicalize).collect(),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
     }
 }

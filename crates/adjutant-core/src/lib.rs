@@ -26,20 +26,21 @@ pub mod story;
 pub mod story_graph;
 pub mod tree;
 pub mod undo;
+pub mod verify;
 pub mod web_host;
 pub mod workspace;
 pub mod write;
 
 pub use adjutant_formats::{
-    AgentName, Code, Label, Outcome, Price, PriceOverride, Reason, RunId, SessionId, State,
-    Timestamp, Usage, Usd, nearest,
+    AgentName, DelegationState, ErrorCode, Label, Outcome, OutcomeReason, Price, PriceOverride,
+    RunId, SessionId, Timestamp, Usage, Usd, nearest,
 };
 pub use adjutant_formats::{code, ids, money, numbers, outcome, time, usage};
-pub use assignment::{Assignment, TaskListUpdate};
+pub use assignment::{SlashCommandAssignment, TaskListUpdate};
 pub use brief::{Brief, ContextFile, ContextFileStatus, RequestedTask};
 pub use command::{Command, Effect, Reaction, ResumeOptions};
 pub use conversation::Conversation;
-pub use event::{DelegationOrigin, Event, Grant, IllegalEvent, ToldReason, ToolOutput};
+pub use event::{AddedMessageReason, DelegationOrigin, Event, Grant, IllegalEvent, ToolOutput};
 pub use message::{
     AttemptError, AttemptResult, Message, ModelErrorKind, ModelReply, ModelSpec, StopReason,
     ToolCall, ToolSpec,
@@ -50,5 +51,6 @@ pub use registry::{Registry, RegistryCommand, RegistryEvent, RegistryRefusal};
 pub use rights::{Rights, ToolSet};
 pub use secret::Secret;
 pub use tree::{Node, Tree};
+pub use verify::{CommandExit, VerifyCommand};
 pub use web_host::HostSet;
 pub use write::{ContentChange, WriteFinding, WriteScope, content_hash};

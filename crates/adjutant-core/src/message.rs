@@ -2,6 +2,11 @@
 //!
 //! Everything here is data for journals and replay. The model crate translates it to and from each
 //! provider's wire format.
+//!
+//! [`Message`] is one message, [`ToolSpec`] the declaration of a tool for the model, and
+//! [`ToolCall`] one call that the model asked for. One attempt at a model call gives a
+//! [`ModelReply`] or an [`AttemptError`] (of a [`ModelErrorKind`]). [`ModelSpec`] is a name, limits
+//! and a price of one model.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -3,12 +3,17 @@
 //! `Display` is a fragment for log lines. [`Refusal::message`] is the text for callers, some of
 //! which the specifications prescribe word for word. All matches are exhaustive, so that no variant
 //! lacks a code or a recommendation.
+//!
+//! [`Refusal`] is the error itself. The other types are parts of it: [`ContextRemedy`] (how a task
+//! can be made to fit the context), [`TellProblem`] (why a message cannot be delivered),
+//! [`FanOutScope`] and [`BudgetScope`] (which limit was exceeded) and [`TimeBound`] (which time
+//! limit decides).
 
-use crate::code::Code;
+use crate::code::ErrorCode;
 use crate::ids::{AgentName, Label, SessionId};
 use crate::money::Usd;
 use crate::numbers::{grouped, short};
-use crate::outcome::Reason;
+use crate::outcome::OutcomeReason;
 use crate::policy::{HARD_MAX_DEPTH, Preset};
 use crate::rights::ToolSet;
 
@@ -36,7 +41,7 @@ pub enum Refusal {
         known: String,
     },
     /// The target already works further up the path, so it would wait for itself.
-    #[error("`{target}` is already on the path {}", path.join(" > "))]
+    #[error("`{target}` already works above in the chain of delegations {}", path.join(" > "))]
     Cycle {
         /// The requested target.
         target: String,
@@ -73,7 +78,7 @@ pub enum Refusal {
         max_depth: u64,
     },
     /// The call has no tasks.
-    #[error("the call brings no tasks")]
+    #[error("the call contains no tasks")]
     NoTasks,
     /// The call, the parent or the run would have too many delegations.
     #[error("{} would have {count} delegations, limit {max}", scope.noun())]
@@ -86,7 +91,7 @@ pub enum Refusal {
         max: u64,
     },
     /// The child asks for rights that its parent does not have.
-    #[error("rights beyond the parent's: {}", wishes(beyond, *network))]
+    #[error("rights beyond the parent's: {}", excess_rights_text(beyond, *network))]
     Rights {
         /// The tools that the parent does not have.
         beyond: ToolSet,
@@ -160,7 +165,7 @@ pub enum Refusal {
         max: u64,
     },
     /// A message to an agent cannot be delivered.
-    #[error("{session} cannot be told this: {problem}")]
+    #[error("cannot send the message to {session}: {problem}")]
     MessageRejected {
         /// The session it was for.
         session: SessionId,
@@ -196,7 +201,7 @@ pub enum TellProblem {
     #[error("it is not a live delegation")]
     NotLive,
     /// The session has no model: it is the root of a run without a parent agent.
-    #[error("no agent works there, only below it")]
+    #[error("it has no agent of its own; name one of its delegations")]
     NoAgent,
     /// The message is empty.
     #[error("it is empty")]
@@ -210,7 +215,7 @@ pub enum TellProblem {
         max: usize,
     },
     /// Too many messages are waiting.
-    #[error("{max} messages wait already")]
+    #[error("{max} messages are already waiting for it")]
     Full {
         /// The limit.
         max: usize,
@@ -246,7 +251,7 @@ impl FanOutScope {
     }
 }
 
-/// The scope of the budget.
+/// Whose budget was exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BudgetScope {
     /// One delegation with its descendants.
@@ -317,29 +322,31 @@ impl TimeBound {
 impl Refusal {
     /// Returns the stable code.
     #[must_use]
-    pub const fn code(&self) -> Code {
+    pub const fn code(&self) -> ErrorCode {
         match self {
-            Self::Disabled { .. } => Code::DelegationDisabled,
-            Self::UnknownParent { .. } => Code::UnknownParent,
-            Self::UnknownAgent { .. } => Code::UnknownAgent,
-            Self::Cycle { .. } => Code::CycleDetected,
-            Self::TooDeep { .. } | Self::StartsTooDeep { .. } => Code::MaxDepthExceeded,
-            Self::TooMany { .. } => Code::MaxDelegationsExceeded,
-            Self::Rights { .. } => Code::RightsExceeded,
+            Self::Disabled { .. } => ErrorCode::DelegationDisabled,
+            Self::UnknownParent { .. } => ErrorCode::UnknownParent,
+            Self::UnknownAgent { .. } => ErrorCode::UnknownAgent,
+            Self::Cycle { .. } => ErrorCode::CycleDetected,
+            Self::TooDeep { .. } | Self::StartsTooDeep { .. } => ErrorCode::MaxDepthExceeded,
+            Self::TooMany { .. } => ErrorCode::MaxDelegationsExceeded,
+            Self::Rights { .. } => ErrorCode::RightsExceeded,
             Self::NoTasks | Self::OwnStory { .. } | Self::ContextFile { .. } => {
-                Code::ValidationFailed
+                ErrorCode::ValidationFailed
             }
-            Self::Model { .. } => Code::ProviderError,
-            Self::ContextBudget { .. } => Code::ContextBudgetExceeded,
-            Self::Tokens { .. } | Self::Money { .. } => Code::BudgetExceeded,
-            Self::Time { .. } => Code::TimeExceeded,
+            Self::Model { .. } => ErrorCode::ProviderError,
+            Self::ContextBudget { .. } => ErrorCode::ContextBudgetExceeded,
+            Self::Tokens { .. } | Self::Money { .. } => ErrorCode::BudgetExceeded,
+            Self::Time { .. } => ErrorCode::TimeExceeded,
             Self::QueueFull { .. }
-            | Self::MessageRejected { problem: TellProblem::Full { .. }, .. } => Code::QueueFull,
+            | Self::MessageRejected { problem: TellProblem::Full { .. }, .. } => {
+                ErrorCode::QueueFull
+            }
             Self::MessageRejected {
                 problem: TellProblem::NotLive | TellProblem::NoAgent, ..
-            } => Code::UnknownParent,
-            Self::MessageRejected { .. } => Code::ValidationFailed,
-            Self::ApprovalDenied { .. } => Code::ApprovalDenied,
+            } => ErrorCode::UnknownParent,
+            Self::MessageRejected { .. } => ErrorCode::ValidationFailed,
+            Self::ApprovalDenied { .. } => ErrorCode::ApprovalDenied,
         }
     }
 
@@ -416,7 +423,7 @@ impl Refusal {
             | Self::Model { .. }
             | Self::QueueFull { .. } => sentence(self),
             Self::MessageRejected { session, problem } => {
-                format!("{session} cannot be told this: {problem}.")
+                format!("cannot send the message to {session}: {problem}.")
             }
             Self::ContextBudget { current, estimate, max, .. } => format!(
                 "ERROR: Agent context budget ({} tokens) exceeded. Simplify subtask.\n\n\
@@ -533,8 +540,8 @@ impl Refusal {
 
     /// Returns code, message and recommendation for a return or a tool result.
     #[must_use]
-    pub fn reason(&self) -> Reason {
-        Reason {
+    pub fn reason(&self) -> OutcomeReason {
+        OutcomeReason {
             code: self.code(),
             message: self.message(),
             recommendation: self.recommendation(),
@@ -544,7 +551,7 @@ impl Refusal {
 }
 
 /// Lists the excess rights.
-fn wishes(beyond: &ToolSet, network: bool) -> String {
+fn excess_rights_text(beyond: &ToolSet, network: bool) -> String {
     let network = network.then_some("the network");
     beyond.iter().chain(network).collect::<Vec<_>>().join(", ")
 }

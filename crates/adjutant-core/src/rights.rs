@@ -1,5 +1,7 @@
 //! The rights of a delegation: tools, network and where it may write. Rights only shrink from
 //! parent to child.
+//!
+//! [`ToolSet`] is a set of tool names; [`Rights`] are all rights of one delegation.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,7 +9,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::policy::{Policy, Preset, WorkspaceKind};
+use crate::policy::{Policy, Preset, WorkspaceSharing};
 use crate::write::{EDIT, RUN, WRITE, WriteScope};
 
 const READ_ONLY: [&str; 6] = ["Read", "Grep", "Glob", "WebFetch", "WebSearch", "Note"];
@@ -69,7 +71,7 @@ impl ToolSet {
 
     /// Returns the tools of `self` that `other` lacks.
     #[must_use]
-    pub fn beyond(&self, other: &Self) -> Self {
+    pub fn difference(&self, other: &Self) -> Self {
         Self(self.0.difference(&other.0).cloned().collect())
     }
 
@@ -101,7 +103,7 @@ impl fmt::Display for ToolSet {
     }
 }
 
-/// What a delegation may do.
+/// What a delegation may do: its tools, the network, and where it may write.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rights {
     /// The tools it may call.
@@ -123,7 +125,7 @@ impl Rights {
         let writes = match &policy.write_below {
             // The preset `scout` never writes, whatever else is set.
             _ if policy.in_place && policy.preset != Preset::Scout => WriteScope::Anywhere,
-            _ if policy.workspace == WorkspaceKind::Own => WriteScope::Own,
+            _ if policy.workspace == WorkspaceSharing::Own => WriteScope::Own,
             _ if policy.preset == Preset::Scout => WriteScope::Nowhere,
             Some(folder) => WriteScope::Below(folder.clone()),
             None => WriteScope::Nowhere,
@@ -163,7 +165,7 @@ impl Rights {
 
     /// Returns these rights without writing.
     #[must_use]
-    pub fn reading(&self) -> Self {
+    pub fn without_writing(&self) -> Self {
         Self { writes: WriteScope::Nowhere, ..self.clone() }
     }
 

@@ -2,10 +2,15 @@
 //!
 //! The root agent works in a workspace of its own and delegates with markers in its answers. The
 //! engine reads and updates the PRD file.
+//!
+//! [`StoryAssignment`] is the story that the run works on and [`VerifyResult`] the result of its
+//! verify command. [`AnswerMarkers`] are all markers of one answer: a [`MarkedTask`] for each valid
+//! one, a [`RejectedMarker`] for each that could not be parsed.
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::Label;
+use crate::verify::VerifyCommand;
 
 /// The story that a run works on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,7 +27,7 @@ pub struct StoryAssignment {
     pub asked: String,
     /// The verify command that must succeed before the story passes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub verify: Option<String>,
+    pub verify: Option<VerifyCommand>,
     /// Whether it names a verify command that no person has allowed, so that it cannot pass. Only
     /// journals of earlier versions have it; such a story is refused now.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -84,7 +89,7 @@ pub struct MarkedTask {
     pub hours: u32,
     /// The verify command; only for tasks planned in the PRD, with a person's consent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub verify: Option<String>,
+    pub verify: Option<VerifyCommand>,
 }
 
 /// The markers of one answer.

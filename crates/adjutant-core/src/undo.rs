@@ -2,6 +2,10 @@
 //!
 //! Nothing here touches a file: the caller passes the current content hash. A file is restored only
 //! if its current content is what the recorded changes left.
+//!
+//! [`RecordedChanges`] are all changes of a run, `RecordedChange` is one; [`UndoAction`] is what to
+//! do with one file. [`WorkLocation`] says where the work of a delegation with its own workspace
+//! is: in the workspace, in a commit, or nowhere because it changed nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -144,7 +148,7 @@ impl RecordedChanges {
 
     /// Returns the sessions whose work is in workspaces or commits instead of the user's tree, with
     /// its location; limited to `session` and its descendants, if given.
-    pub fn elsewhere(
+    pub fn work_outside_tree(
         &self,
         session: Option<SessionId>,
     ) -> impl Iterator<Item = (SessionId, &WorkLocation)> {
@@ -176,7 +180,7 @@ impl RecordedChanges {
 mod tests {
     use super::*;
     use crate::event::ToolOutput;
-    use crate::workspace::{KeptWork, OwnWorkspace, OwnWorkspaceKind};
+    use crate::workspace::{KeptWork, OwnWorkspace, WorkspaceKind};
 
     const ONE: &str = "sess_1735460684_aaaaaa";
     const TWO: &str = "sess_1735460684_bbbbbb";
@@ -256,13 +260,7 @@ mod tests {
 
     fn space() -> OwnWorkspace {
         let (path, base) = ("/s".to_owned(), "b".to_owned());
-        OwnWorkspace {
-            kind: OwnWorkspaceKind::Overlay,
-            path,
-            base,
-            layers: vec![],
-            remarks: vec![],
-        }
+        OwnWorkspace { kind: WorkspaceKind::Overlay, path, base, layers: vec![], remarks: vec![] }
     }
 
     #[test]
@@ -277,8 +275,11 @@ mod tests {
         assert_eq!(all.paths(Some(two)).len(), 1);
         // Not even if the user's tree has the same content by chance.
         assert_eq!(all.remedy("f", Some(one), Some("b")), UndoAction::ChangedSince);
-        assert_eq!(all.elsewhere(None).collect::<Vec<_>>(), [(one, &WorkLocation::Workspace)]);
-        assert_eq!(all.elsewhere(Some(two)).count(), 0);
+        assert_eq!(
+            all.work_outside_tree(None).collect::<Vec<_>>(),
+            [(one, &WorkLocation::Workspace)]
+        );
+        assert_eq!(all.work_outside_tree(Some(two)).count(), 0);
     }
 
     #[test]
@@ -298,7 +299,7 @@ mod tests {
             let mut all = RecordedChanges::default();
             all.fold(&Event::SpaceMade { session, space: space() });
             all.fold(&Event::SpaceKept { session, kept, problem });
-            assert_eq!(all.elsewhere(None).next(), Some((session, &expected)));
+            assert_eq!(all.work_outside_tree(None).next(), Some((session, &expected)));
         }
     }
 }

@@ -4,6 +4,8 @@
 //! with its own parser and refuses if it finds another host. Therefore only plain ASCII names and
 //! addresses in their usual notation are accepted; everything else is an error and is never
 //! fetched.
+//!
+//! A [`HostSet`] is a set of host names that are allowed.
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr};

@@ -1,18 +1,25 @@
 //! The records of a delegation's own workspace: where it is, and which commit keeps its work.
 //!
 //! The core only waits for it; the engine makes and removes it.
+//!
+//! [`OwnWorkspace`] is one workspace ([`WorkspaceKind`]: overlay or git worktree),
+//! [`WorkspaceFailure`] says why one could not be made, and [`WorkspaceTerms`] are a person's
+//! settings for them. [`KeptWork`] is the commit with its [`ChangedFile`]s; [`MergedWork`] is the
+//! result of merging it into the parent's workspace, with one [`MergeConflict`] per file in
+//! conflict. [`MergeRequest`] says what to do with the results at the end of the run.
 
 use serde::{Deserialize, Serialize};
 
-use crate::code::Code;
-use crate::outcome::Reason;
+use crate::code::ErrorCode;
+use crate::outcome::OutcomeReason;
+use crate::verify::VerifyCommand;
 
 /// Returns the reason for a delegation whose work could not be committed and exists only in its
 /// workspace.
 #[must_use]
-pub fn commit_failed(problem: &str) -> Reason {
-    Reason {
-        code: Code::GitCommitFailed,
+pub fn commit_failed(problem: &str) -> OutcomeReason {
+    OutcomeReason {
+        code: ErrorCode::GitCommitFailed,
         message: format!("The work is done, but could not be committed: {problem}"),
         recommendation: "Solve what stopped it, then `adjutant prune` commits the work.".to_owned(),
         recoverable: true,
@@ -23,7 +30,7 @@ pub fn commit_failed(problem: &str) -> Reason {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OwnWorkspace {
     /// How it was made.
-    pub kind: OwnWorkspaceKind,
+    pub kind: WorkspaceKind,
     /// The path of its tree.
     pub path: String,
     /// The git tree that it started from.
@@ -41,7 +48,7 @@ pub struct OwnWorkspace {
 pub struct WorkspaceTerms {
     /// The required kind; absent means the best kind that works here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kind: Option<OwnWorkspaceKind>,
+    pub kind: Option<WorkspaceKind>,
     /// Git-ignored directories that are copied too, relative to the tree.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub include_ignored: Vec<String>,
@@ -52,9 +59,24 @@ pub struct WorkspaceTerms {
     /// Whether commands run without a sandbox.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sandbox_off: bool,
+    /// The names of the toolchains of this machine that commands may see. A resumed run shows no others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub toolchains: Vec<String>,
+    /// The names of the toolchains that a person switched off.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub toolchains_off: Vec<String>,
+    /// Whether a person switched off all toolchains.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub no_toolchains: bool,
+    /// The tools that commands see, with their versions, such as `cargo 1.95, python 3.11`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commands_see: Option<String>,
     /// What to do with completed results at the end of the run; absent means only report them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merge: Option<MergeRequest>,
+    /// The command that must succeed before the work of an agent below the root counts as done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verify: Option<VerifyCommand>,
 }
 
 /// What to do with completed results at the end of a run.
@@ -81,14 +103,14 @@ pub struct WorkspaceFailure {
 /// How an own workspace is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum OwnWorkspaceKind {
+pub enum WorkspaceKind {
     /// An overlayfs mount, made in constant time.
     Overlay,
     /// A git worktree.
     Worktree,
 }
 
-impl OwnWorkspaceKind {
+impl WorkspaceKind {
     /// Returns the kind in one word.
     #[must_use]
     pub const fn word(self) -> &'static str {

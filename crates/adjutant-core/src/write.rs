@@ -3,6 +3,9 @@
 //! Each write is recorded twice: before it, with the hashes of the old and new content, and after
 //! it, as the tool's result. If the second record is missing after a crash, the file's current hash
 //! tells whether the write was applied.
+//!
+//! [`WriteScope`] says where an agent may write, [`ContentChange`] is one change of one file, and
+//! [`WriteFinding`] the answer to whether an interrupted write was applied.
 
 use std::fmt;
 use std::path::{Component, Path};
@@ -27,7 +30,7 @@ pub(crate) fn is_in_turn(tool: &str) -> bool {
 
 /// Says whether the tool reads files. Such calls run in parallel, but never before a change that
 /// the same answer asked for earlier.
-pub(crate) fn is_look(tool: &str) -> bool {
+pub(crate) fn is_read(tool: &str) -> bool {
     ["Read", "Grep", "Glob"].contains(&tool)
 }
 
@@ -134,7 +137,7 @@ pub enum WriteFinding {
 impl ContentChange {
     /// Judges whether the change was applied, given the current hash of the file.
     #[must_use]
-    pub fn look(&self, now: Option<&str>) -> WriteFinding {
+    pub fn judge(&self, now: Option<&str>) -> WriteFinding {
         // `before` and `after` always differ: a write without effect is never recorded.
         if now == self.after.as_deref() {
             WriteFinding::Applied
@@ -147,7 +150,7 @@ impl ContentChange {
 
     /// Returns the tool result that the agent gets for an interrupted write.
     #[must_use]
-    pub(crate) fn told(&self, looked: WriteFinding) -> ToolOutput {
+    pub(crate) fn interrupted_result(&self, looked: WriteFinding) -> ToolOutput {
         let path = &self.path;
         let words = match looked {
             WriteFinding::Applied => {
@@ -230,7 +233,7 @@ mod tests {
             (None, Some("y"), Some("y"), WriteFinding::Applied),
             (Some("x"), None, None, WriteFinding::Applied),
         ] {
-            assert_eq!(change(before, after).look(now), looked, "{before:?} {after:?} {now:?}");
+            assert_eq!(change(before, after).judge(now), looked, "{before:?} {after:?} {now:?}");
         }
     }
 }

@@ -27,6 +27,7 @@ pub use adjutant_tools::{CustomTool, SearchEndpoint, ToolCallResult, WebAccess, 
 pub use adjutant_workspace::sandbox::{
     close_inherited_files, helper_main_if_asked as sandbox_helper_if_asked,
 };
+pub use adjutant_workspace::toolchains;
 pub use adjutant_workspace::{git_dirs_around, why_no_repository, with_link_targets};
 pub use archive::journal_follower::JournalFollower;
 pub use archive::{
@@ -43,11 +44,11 @@ pub use engine::storage::{OpenRun, Storage};
 pub use engine::{Engine, EngineError, EngineSetup, FinishedRun, Goal, RunHost, RunPreview};
 pub use ids::{RandomSource, new_run_id};
 pub use registry::{
-    RegistryError, RegistryHandle, RegistryUnavailable, ReleaseOnDrop, StoryOutcome, question_id,
-    story_key,
+    MergeQuestion, RegistryError, RegistryHandle, RegistryUnavailable, ReleaseOnDrop, StoryOutcome,
+    question_id, story_key,
 };
 pub use results::undo::{FileUndo, UndoError, UndoOutcome, UndoReport};
 pub use runner::clock::{WallClock, wall_now};
 pub use runner::effects::{Approver, ApproverAnswer, ApproverQuestion, artifact_facts};
 pub use runner::{ControlCommand, Narrator, Reporter};
-pub use workspaces::WorkspaceSetup;
+pub use workspaces::{WorkspaceSetup, why_not_kept};

@@ -10,7 +10,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 
-use adjutant_formats::prd::{Prd, PrdError as Fault, PrdOutcome};
+use adjutant_formats::prd::{Prd, PrdError as PrdFault, PrdOutcome};
 use adjutant_workspace::{
     Dir, DirLock, FileMode, FileTarget, LockMode, Overwrite, PathError, RelPath, Root,
 };
@@ -25,7 +25,7 @@ const ATTEMPTS: usize = 5;
 
 /// Why a PRD could not be opened or changed.
 #[derive(Debug, thiserror::Error)]
-pub enum PrdError {
+pub enum PrdFileError {
     /// The file is a symbolic link.
     #[error("`{path}` is a symbolic link; name the file it leads to")]
     Link {
@@ -45,7 +45,7 @@ pub enum PrdError {
     },
     /// The file may not be written.
     #[error(
-        "`{path}` is read-only; what becomes of stories is written to it, so make it writable first"
+        "`{path}` is read-only; the outcomes of stories are written to it, so make it writable first"
     )]
     ReadOnly {
         /// The file.
@@ -92,7 +92,7 @@ pub enum PrdError {
         /// The file.
         path: String,
         /// What is wrong with it.
-        fault: Fault,
+        fault: PrdFault,
     },
     /// The story's entry, or the whole file, was changed so that the outcome cannot be written.
     #[error(
@@ -114,7 +114,7 @@ pub enum PrdError {
         /// The file.
         path: String,
         /// The cause.
-        fault: Fault,
+        fault: PrdFault,
         /// The run whose journal has the outcome.
         run: String,
     },
@@ -136,7 +136,7 @@ pub enum PrdError {
     },
 }
 
-/// What saving an outcome came to.
+/// What happened to a PRD file when a story's outcome was saved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SaveOutcome {
     /// The outcome was written into the version that was read before.
@@ -147,7 +147,7 @@ pub enum SaveOutcome {
     Unchanged,
 }
 
-/// A PRD on disk.
+/// A PRD that was read from disk, with the open directory in which it is replaced.
 #[derive(Debug)]
 pub struct PrdFile {
     path: PathBuf,
@@ -170,12 +170,12 @@ impl PrdFile {
     /// # Errors
     ///
     /// If it is not a valid PRD, or cannot be replaced. Nothing has changed then.
-    pub fn open(path: impl Into<PathBuf>) -> Result<Self, PrdError> {
+    pub fn open(path: impl Into<PathBuf>) -> Result<Self, PrdFileError> {
         let path = path.into();
         let shown = path.display().to_string();
         let (dir, name, place) = open_parent(&path, &shown)?;
         let temp = temp_name(&name);
-        let path = resolved(&path);
+        let path = with_canonical_dir(&path);
         let lock = lock(&dir, &shown)?;
         let PrdContent { text, mode } = read_existing(&place, &shown)?;
         let prd = parse(&text, &shown)?;
@@ -189,7 +189,7 @@ impl PrdFile {
     /// # Errors
     ///
     /// If it cannot be read or is not a valid PRD.
-    pub fn look(path: impl AsRef<Path>) -> Result<Prd, PrdError> {
+    pub fn read_unlocked(path: impl AsRef<Path>) -> Result<Prd, PrdFileError> {
         let shown = path.as_ref().display().to_string();
         let (_, _, place) = open_parent(path.as_ref(), &shown)?;
         parse(&read_existing(&place, &shown)?.text, &shown)
@@ -212,9 +212,9 @@ impl PrdFile {
     /// # Errors
     ///
     /// If it cannot be read or is not a valid PRD any more. The version in memory stays.
-    pub fn reread(&mut self) -> Result<(), PrdError> {
+    pub fn reread(&mut self) -> Result<(), PrdFileError> {
         let shown = self.path.display().to_string();
-        let failed = |source: PathError| PrdError::file("open", &shown, source);
+        let failed = |source: PathError| PrdFileError::file("open", &shown, source);
         let place = self.dir.file_target(&self.name).map_err(failed)?;
         let read = read_existing(&place, &shown)?;
         if read.text != self.prd.to_text() {
@@ -227,14 +227,18 @@ impl PrdFile {
     ///
     /// # Errors
     ///
-    /// [`PrdError::Changed`] if the story's entry differs from the one that was read, or the file is not a valid
+    /// [`PrdFileError::Changed`] if the story's entry differs from the one that was read, or the file is not a valid
     /// PRD any more. On any error the file is unchanged.
-    pub fn save(&mut self, story_id: &str, outcome: &PrdOutcome) -> Result<SaveOutcome, PrdError> {
+    pub fn save(
+        &mut self,
+        story_id: &str,
+        outcome: &PrdOutcome,
+    ) -> Result<SaveOutcome, PrdFileError> {
         let shown = self.path.display().to_string();
         let place = self.dir.file_target(&self.name);
-        let place = place.map_err(|source| PrdError::file("open", &shown, source))?;
+        let place = place.map_err(|source| PrdFileError::file("open", &shown, source))?;
         let _alone = lock(&self.dir, &shown)?;
-        let changed = |what: String| PrdError::Changed {
+        let changed = |what: String| PrdFileError::Changed {
             path: shown.clone(),
             story: story_id.to_owned(),
             what,
@@ -251,7 +255,7 @@ impl PrdFile {
                 Some(self.read_other_version(&before, story_id, changed)?)
             };
             let base = current.as_ref().unwrap_or(&self.prd);
-            let text = base.edit(story_id, outcome).map_err(|fault| PrdError::Unwritable {
+            let text = base.edit(story_id, outcome).map_err(|fault| PrdFileError::Unwritable {
                 path: shown.clone(),
                 fault,
                 run: outcome.run.clone(),
@@ -267,7 +271,7 @@ impl PrdFile {
                 return Ok(saved);
             }
         }
-        Err(PrdError::Overtaken { path: shown })
+        Err(PrdFileError::Overtaken { path: shown })
     }
 
     /// Parses a version that was written meanwhile. Fails if the story's entry has changed.
@@ -275,8 +279,8 @@ impl PrdFile {
         &self,
         read: &PrdContent,
         story_id: &str,
-        changed: impl Fn(String) -> PrdError,
-    ) -> Result<Prd, PrdError> {
+        changed: impl Fn(String) -> PrdFileError,
+    ) -> Result<Prd, PrdFileError> {
         let theirs = Prd::read(&read.text)
             .map_err(|fault| changed(format!("it is no longer a valid PRD ({fault})")))?;
         match (self.prd.entry(story_id), theirs.entry(story_id)) {
@@ -295,11 +299,11 @@ impl PrdFile {
         before: &PrdContent,
         text: &str,
         shown: &str,
-    ) -> Result<bool, PrdError> {
+    ) -> Result<bool, PrdFileError> {
         if text.len() as u64 > MAX_BYTES {
-            return Err(PrdError::Overgrown { path: shown.to_owned(), max_bytes: MAX_BYTES });
+            return Err(PrdFileError::Overgrown { path: shown.to_owned(), max_bytes: MAX_BYTES });
         }
-        let failed = |source: PathError| PrdError::file("write", shown, source);
+        let failed = |source: PathError| PrdFileError::file("write", shown, source);
         place.prepare(text.as_bytes(), Some(before.mode), &self.temp).map_err(failed)?;
         let settled = match place.has_content(Some(before.text.as_bytes())) {
             Ok(true) => place.move_into_place(&self.temp, Overwrite::Allowed).map(|()| true),
@@ -320,7 +324,7 @@ impl PrdFile {
     }
 }
 
-impl PrdError {
+impl PrdFileError {
     fn file(action: &'static str, path: &str, source: PathError) -> Self {
         let path = path.to_owned();
         if matches!(source, PathError::Loop | PathError::SymbolicLink) {
@@ -335,7 +339,7 @@ impl PrdError {
 
 /// Returns the path with its directory canonicalized. The file itself is not resolved, because it is not a link.
 #[must_use]
-pub fn resolved(path: &Path) -> PathBuf {
+pub fn with_canonical_dir(path: &Path) -> PathBuf {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new(".")).canonicalize();
     match (folder, path.file_name()) {
@@ -359,15 +363,15 @@ fn temp_name(name: &OsStr) -> OsString {
     temp
 }
 
-fn lock(dir: &Dir, shown: &str) -> Result<DirLock, PrdError> {
+fn lock(dir: &Dir, shown: &str) -> Result<DirLock, PrdFileError> {
     let taken = locked(dir, LockMode::Exclusive);
-    let taken = taken.map_err(|source| PrdError::file("lock the folder of", shown, source))?;
-    taken.ok_or(PrdError::Busy { path: shown.to_owned(), seconds: PATIENCE.as_secs() })
+    let taken = taken.map_err(|source| PrdFileError::file("lock the folder of", shown, source))?;
+    taken.ok_or(PrdFileError::Busy { path: shown.to_owned(), seconds: PATIENCE.as_secs() })
 }
 
 /// Opens the directory of a path. Returns it with the file's name and target.
-fn open_parent(path: &Path, shown: &str) -> Result<(Dir, OsString, FileTarget), PrdError> {
-    let failed = |source: PathError| PrdError::file("open", shown, source);
+fn open_parent(path: &Path, shown: &str) -> Result<(Dir, OsString, FileTarget), PrdFileError> {
+    let failed = |source: PathError| PrdFileError::file("open", shown, source);
     let Some(name) = path.file_name().map(OsStr::to_owned) else {
         return Err(failed(PathError::NotRegular(adjutant_workspace::FileKind::Directory)));
     };
@@ -379,30 +383,30 @@ fn open_parent(path: &Path, shown: &str) -> Result<(Dir, OsString, FileTarget), 
 }
 
 /// Reads the file; a missing one is an error.
-fn read_existing(place: &FileTarget, shown: &str) -> Result<PrdContent, PrdError> {
-    let missing = || PrdError::file("open", shown, PathError::NotFound);
+fn read_existing(place: &FileTarget, shown: &str) -> Result<PrdContent, PrdFileError> {
+    let missing = || PrdFileError::file("open", shown, PathError::NotFound);
     read(place, shown)?.ok_or_else(missing)
 }
 
-fn read(place: &FileTarget, shown: &str) -> Result<Option<PrdContent>, PrdError> {
+fn read(place: &FileTarget, shown: &str) -> Result<Option<PrdContent>, PrdFileError> {
     let path = || shown.to_owned();
     let image = match place.read(MAX_BYTES) {
         Ok(Some(image)) => image,
         Ok(None) => return Ok(None),
         Err(PathError::TooLarge { max_bytes }) => {
-            return Err(PrdError::TooLarge { path: path(), max_bytes });
+            return Err(PrdFileError::TooLarge { path: path(), max_bytes });
         }
-        Err(source) => return Err(PrdError::file("read", shown, source)),
+        Err(source) => return Err(PrdFileError::file("read", shown, source)),
     };
-    let text = String::from_utf8(image.bytes).map_err(|error| PrdError::NotText {
+    let text = String::from_utf8(image.bytes).map_err(|error| PrdFileError::NotText {
         path: path(),
         at: error.utf8_error().valid_up_to(),
     })?;
     Ok(Some(PrdContent { text, mode: image.mode }))
 }
 
-fn parse(text: &str, shown: &str) -> Result<Prd, PrdError> {
-    Prd::read(text).map_err(|fault| PrdError::Invalid { path: shown.to_owned(), fault })
+fn parse(text: &str, shown: &str) -> Result<Prd, PrdFileError> {
+    Prd::read(text).map_err(|fault| PrdFileError::Invalid { path: shown.to_owned(), fault })
 }
 
 /// Checks that the file can be replaced, before any model call costs money. The directory must be locked.
@@ -415,18 +419,18 @@ fn check_replaceable(
     text: &str,
     mode: FileMode,
     temp: &OsStr,
-) -> Result<(), PrdError> {
+) -> Result<(), PrdFileError> {
     let shown = || path.display().to_string();
     // In a writable directory a read-only file of another user could be replaced, but should not be.
     if OpenOptions::new().write(true).open(path).is_err() {
-        return Err(PrdError::ReadOnly { path: shown() });
+        return Err(PrdFileError::ReadOnly { path: shown() });
     }
     let tried =
         place.prepare(text.as_bytes(), Some(mode), temp).and_then(|()| place.remove_temp(temp));
     tried.map_err(|source| {
         if matches!(source, PathError::ReadOnly) {
-            return PrdError::ReadOnly { path: shown() };
+            return PrdFileError::ReadOnly { path: shown() };
         }
-        PrdError::FolderReadOnly { path: shown(), source }
+        PrdFileError::FolderReadOnly { path: shown(), source }
     })
 }

@@ -8,11 +8,11 @@ macro_rules! codes {
     ($($(#[doc = $doc:literal])+ $variant:ident = $text:literal),+ $(,)?) => {
         /// A stable code for a refusal or an error. Each code is raised in exactly one place.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-        pub enum Code {
+        pub enum ErrorCode {
             $($(#[doc = $doc])+ #[serde(rename = $text)] $variant,)+
         }
 
-        impl Code {
+        impl ErrorCode {
             /// Every code, in the order of the documentation.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
@@ -90,7 +90,7 @@ codes! {
     Internal = "INTERNAL",
 }
 
-impl fmt::Display for Code {
+impl fmt::Display for ErrorCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }

@@ -1,4 +1,4 @@
-//! Shortens text from outside for messages.
+//! Shortening untrusted text so that it fits into a message.
 
 use std::borrow::Cow;
 

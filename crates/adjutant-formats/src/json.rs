@@ -96,7 +96,7 @@ impl<'de> Visitor<'de> for ValueVisitor {
         let mut object = Map::new();
         while let Some(key) = members.next_key::<String>()? {
             if object.contains_key(&key) {
-                return Err(A::Error::custom(repeated(&key)));
+                return Err(A::Error::custom(repeated_key_error(&key)));
             }
             let UniqueKeys(value) = members.next_value()?;
             object.insert(key, value);
@@ -105,7 +105,7 @@ impl<'de> Visitor<'de> for ValueVisitor {
     }
 }
 
-fn repeated(key: &str) -> String {
+fn repeated_key_error(key: &str) -> String {
     // Escaped, so that a key with a line break or a control character stays on one line.
     let mut shown: String =
         key.chars().take(SHOWN_KEY_CHARS).flat_map(char::escape_debug).collect();

@@ -23,10 +23,10 @@ pub mod task;
 pub mod time;
 pub mod usage;
 
-pub use code::Code;
+pub use code::ErrorCode;
 pub use ids::{AgentName, Label, RunId, SessionId};
 pub use money::{Price, PriceOverride, Usd};
 pub use nearest::nearest;
-pub use outcome::{Outcome, Reason, State};
+pub use outcome::{DelegationState, Outcome, OutcomeReason};
 pub use time::Timestamp;
 pub use usage::Usage;

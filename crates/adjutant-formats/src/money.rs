@@ -144,7 +144,7 @@ impl PriceOverride {
     /// An unlisted model has a price only if both input and output are given; its cache prices default to
     /// zero.
     #[must_use]
-    pub fn over(self, listed: Option<Price>) -> Option<Price> {
+    pub fn apply_to(self, listed: Option<Price>) -> Option<Price> {
         Some(Price {
             input: self.input.or(listed.map(|it| it.input))?,
             output: self.output.or(listed.map(|it| it.output))?,
@@ -166,7 +166,7 @@ impl Price {
 
     /// Returns the highest possible cost of `input` and `output` tokens, however the cache behaves.
     #[must_use]
-    pub fn ceiling(&self, input: u64, output: u64) -> Usd {
+    pub fn max_cost(&self, input: u64, output: u64) -> Usd {
         let dearest_input = self.input.max(self.cache_write).max(self.cache_read);
         priced(dearest_input, input) + priced(self.output, output)
     }
@@ -203,7 +203,7 @@ mod tests {
             Usage { cache_write: 70, output: 9, ..Usage::default() },
             Usage { cache_read: 35, input: 35, output: 9, ..Usage::default() },
         ] {
-            assert!(price.cost(&usage) <= price.ceiling(70, 9));
+            assert!(price.cost(&usage) <= price.max_cost(70, 9));
         }
     }
 

@@ -7,7 +7,7 @@ const EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// Returns a non-negative whole number; `2.0` counts as whole.
 #[must_use]
-pub fn whole(number: &Number) -> Option<u64> {
+pub fn as_whole_number(number: &Number) -> Option<u64> {
     number.as_u64().or_else(|| {
         let float = number.as_f64()?;
         (float.fract() == 0.0 && (0.0..EXACT).contains(&float)).then_some(float as u64)
@@ -40,7 +40,7 @@ pub fn short(number: u64) -> String {
 
 /// Formats a rounded count for a progress line: `890`, `2.1k`, `45k`, `1.2M`.
 #[must_use]
-pub fn rounded(number: u64) -> String {
+pub fn format_rounded(number: u64) -> String {
     match number {
         0..=999 => number.to_string(),
         1_000..=9_949 => format!("{:.1}k", number as f64 / 1e3),
@@ -64,7 +64,8 @@ mod tests {
             ["999", "1k", "100k", "99,500", "5,000k"]
         );
         assert_eq!(
-            [0, 890, 1_000, 2_149, 9_949, 9_950, 45_000, 999_499, 999_500, 1_240_000].map(rounded),
+            [0, 890, 1_000, 2_149, 9_949, 9_950, 45_000, 999_499, 999_500, 1_240_000]
+                .map(format_rounded),
             ["0", "890", "1.0k", "2.1k", "9.9k", "10k", "45k", "999k", "1.0M", "1.2M"]
         );
     }

@@ -2,14 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::code::Code;
+use crate::code::ErrorCode;
 
 /// The state of a delegation.
 ///
 /// There is deliberately no `Interrupted`: it is never stored, readers derive it from a dead process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub enum DelegationState {
     /// Granted, waiting for a person's approval.
     AwaitingApproval,
     /// Granted, waiting for a free slot.
@@ -20,7 +20,7 @@ pub enum State {
     Ended(Outcome),
 }
 
-impl State {
+impl DelegationState {
     /// Returns whether the delegation has not ended yet.
     #[must_use]
     pub const fn is_live(&self) -> bool {
@@ -104,9 +104,9 @@ impl Outcome {
 
 /// Why a delegation ended with its outcome, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reason {
+pub struct OutcomeReason {
     /// The stable code.
-    pub code: Code,
+    pub code: ErrorCode,
     /// What happened, including the numbers.
     pub message: String,
     /// What to do next.

@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout};
 use crate::approval::rounds::CallRound;
 use crate::runs::wait::{ProgressReporter, SEND_TIMEOUT, WaitOutcome};
 
-/// A tool call that is being answered.
+/// A client's tool call while it is answered: its deadline, its progress and the questions it has handled.
 pub(crate) struct ClientCall<'a> {
     pub(crate) context: &'a RequestContext<RoleServer>,
     pub(crate) round: CallRound,
@@ -54,7 +54,7 @@ impl<'a> ClientCall<'a> {
     }
 
     /// Waits until the client cancels the call or disconnects.
-    pub(crate) fn abandoned(&self) -> impl Future<Output = WaitOutcome> + use<> {
+    pub(crate) fn wait_until_abandoned(&self) -> impl Future<Output = WaitOutcome> + use<> {
         let mut cancelled = self.cancellable.cancelled.clone();
         let disconnected = self.context.ct.clone().cancelled_owned();
         async move {

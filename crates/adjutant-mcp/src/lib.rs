@@ -13,6 +13,7 @@ mod answer;
 mod approval;
 mod client_call;
 mod clients;
+mod merging;
 #[cfg(test)]
 mod planted_files;
 mod prompts;
@@ -30,11 +31,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use adjutant_core::Policy;
 use adjutant_core::schema::CallLimits;
 use adjutant_engine::Archive;
 use adjutant_engine::roster::UserFolders;
 
-pub use approval::ApprovalMode;
+pub use approval::{ApprovalMode, MergeApproval};
 pub use clients::{KnownClient, SERVER, detach_after};
 pub use server::{ServeError, serve};
 pub use start::detach::start_detached_if_asked;
@@ -56,6 +58,8 @@ pub struct ServerSetup {
     pub arguments: Vec<OsString>,
     /// Additional arguments for `Delegate` calls only; slash commands and stories bring their own presets.
     pub task_arguments: Vec<OsString>,
+    /// Additional arguments for `delegate_write` calls only: what workspaces contain and commands may read.
+    pub write_arguments: Vec<OsString>,
     /// Whether a run ends when the server that started it ends.
     pub ends_with_server: bool,
     /// Where git is looked up, in the format of `PATH`.
@@ -64,6 +68,10 @@ pub struct ServerSetup {
     pub limits: CallLimits,
     /// What happens to a call that needs approval.
     pub approval: ApprovalMode,
+    /// Who approves that results are merged into the user's files.
+    pub merge_approval: MergeApproval,
+    /// The policy of the server's flags and the person's configuration, for questions that no run asks.
+    pub policy: Policy,
     /// Whether the server asks the person through the client, if the client supports it.
     pub asks_client: bool,
     /// How long a call may block before it is answered with a handle. `None` chooses by the client's name.

@@ -41,7 +41,7 @@ pub(crate) fn get(
 ) -> Result<GetPromptResult, String> {
     let book = slash_commands(setup)?;
     let command = book.find(&request.name).map_err(|error| error.to_string())?;
-    if let Some(problem) = book.broken(command.name()) {
+    if let Some(problem) = book.problem_of(command.name()) {
         let file = sanitize::line(&problem.file);
         return Err(format!("/{}: {file} defines it and has an error", command.name()));
     }

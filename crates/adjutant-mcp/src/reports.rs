@@ -1,4 +1,4 @@
-//! The tools that report on existing runs (status, results, validation) and the one that cancels them.
+//! The tools that report on existing runs (status, results, patches, validation) and the one that cancels them.
 
 use std::sync::Arc;
 
@@ -9,6 +9,7 @@ use rmcp::model::CallToolResult;
 use serde_json::json;
 
 use crate::ServerSetup;
+use crate::answer::patches::ResultPatch;
 use crate::answer::{self, AnswerForm};
 use crate::approval::QuestionRelay;
 use crate::runs::run_processes::RunProcesses;
@@ -18,7 +19,7 @@ use crate::tools::{StatusToolArgs, ValidateToolArgs};
 /// The number of ended runs in a status list.
 const STATUS_RUNS: usize = 10;
 
-/// Reports on runs and cancels them.
+/// Answers `delegate_status`, `delegate_result`, `delegate_cancel` and `validate_return`.
 #[derive(Clone)]
 pub(crate) struct RunReports {
     pub(crate) setup: Arc<ServerSetup>,
@@ -66,6 +67,17 @@ impl RunReports {
         Ok(result)
     }
 
+    /// Returns the patches of a run's results.
+    pub(crate) async fn diff(&self, run: String, bytes: usize) -> Result<CallToolResult, String> {
+        let setup = Arc::clone(&self.setup);
+        let read = move |runs: &VisibleRuns| {
+            let snapshot = runs.read(&run)?;
+            let patches = ResultPatch::read_all(&snapshot, &setup, bytes)?;
+            Ok(answer::of_diff(&snapshot, &patches, bytes))
+        };
+        self.runs.blocking(read).await
+    }
+
     /// Cancels a run.
     pub(crate) async fn cancel(&self, run: String) -> Result<CallToolResult, String> {
         let (files, session, cancelled) = self.runs.blocking(move |runs| runs.cancel(&run)).await?;
@@ -98,6 +110,7 @@ fn validated(
         },
         kind: None,
         metadata: MetadataSource::Claimed,
+        observed: None,
     };
     let facts = artifact_facts(&setup.root).map_err(|error| error_chain(&error))?;
     let text = args.returned.as_str().map_or_else(|| args.returned.to_string(), str::to_owned);

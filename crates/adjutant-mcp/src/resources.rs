@@ -1,4 +1,4 @@
-//! Runs as MCP resources: status, results and transcripts.
+//! Runs as MCP resources: status, results, patches and transcripts.
 //!
 //! Exactly the runs that the tools show. Long resources are read in pages; each page ends with a line that
 //! names the address of the next.
@@ -13,6 +13,7 @@ use rmcp::model::{ReadResourceResult, Resource, ResourceContents, ResourceTempla
 use serde_json::{Value, json};
 
 use crate::answer::page::ResourcePage;
+use crate::answer::patches::ResultPatch;
 use crate::answer::root_summary::RootSummary;
 use crate::runs::{RunSnapshot, VisibleRuns, error_chain};
 use crate::{ServerSetup, answer};
@@ -23,6 +24,10 @@ const SCHEME: &str = "adjutant://run/";
 const JSON: &str = "application/json";
 pub(crate) const MARKDOWN: &str = "text/markdown";
 pub(crate) const PLAIN: &str = "text/plain";
+pub(crate) const DIFF: &str = "text/x-diff";
+
+/// The most bytes of one patch that can be read page by page. The rest is in git only.
+const PATCH_BYTES: usize = 16 << 20;
 
 /// The part of a run that a resource shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +36,8 @@ pub(crate) enum ResourceKind {
     Run,
     /// The complete results.
     Result,
+    /// The patches of all results.
+    Patch,
     /// The transcripts of all agents in the run.
     Transcript,
     /// The transcript of one subagent.
@@ -42,6 +49,7 @@ pub(crate) fn uri(run: RunId, of: ResourceKind) -> String {
     match of {
         ResourceKind::Run => format!("{SCHEME}{run}"),
         ResourceKind::Result => format!("{SCHEME}{run}/result"),
+        ResourceKind::Patch => format!("{SCHEME}{run}/patch"),
         ResourceKind::Transcript => format!("{SCHEME}{run}/transcript"),
         ResourceKind::Session(session) => format!("{SCHEME}{run}/{session}/transcript"),
     }
@@ -57,6 +65,7 @@ fn parse_uri(uri: &str) -> Option<(RunId, ResourceKind, usize)> {
     let of = match (parts.next(), parts.next(), parts.next()) {
         (None, ..) => ResourceKind::Run,
         (Some("result"), None, _) => ResourceKind::Result,
+        (Some("patch"), None, _) => ResourceKind::Patch,
         (Some("transcript"), None, _) => ResourceKind::Transcript,
         (Some(session), Some("transcript"), None) => ResourceKind::Session(session.parse().ok()?),
         (Some(_), ..) => return None,
@@ -74,6 +83,7 @@ pub(crate) fn templates() -> Vec<ResourceTemplate> {
     vec![
         form("", "run", "The status of a run: each subagent, tokens, cost and time.", JSON),
         form("/result{?offset}", "result", "The complete results of a run, in pages.", MARKDOWN),
+        form("/patch{?offset}", "patch", "What the writers of a run changed, in pages.", DIFF),
         form(
             "/transcript{?offset}",
             "transcript",
@@ -144,6 +154,11 @@ pub(crate) fn read(
             filled.add(&full_result(&snapshot, setup));
             MARKDOWN
         }
+        ResourceKind::Patch => {
+            let patches = ResultPatch::read_all(&snapshot, setup, PATCH_BYTES)?;
+            patches.iter().all(|patch| filled.add(patch.text()));
+            DIFF
+        }
         ResourceKind::Transcript => {
             let sessions: Vec<_> = snapshot.view.preorder().iter().map(|it| it.session).collect();
             add_transcripts(&snapshot, &sessions, &mut filled)?;
@@ -162,9 +177,9 @@ pub(crate) fn read(
 
 /// Returns the complete results of a run.
 fn full_result(snapshot: &RunSnapshot, setup: &ServerSetup) -> String {
-    let look = snapshot.look(&setup.program_name);
+    let look = snapshot.observed(&setup.program_name);
     let results = CallResults::of_run(&snapshot.view);
-    let results = results.seen(snapshot.liveness, look.content, &setup.program_name);
+    let results = results.with_liveness(snapshot.liveness, look.content, &setup.program_name);
     RootSummary::of(snapshot, setup).text + &results.markdown(&ResultOptions::default())
 }
 
@@ -206,6 +221,7 @@ mod tests {
         for of in [
             ResourceKind::Run,
             ResourceKind::Result,
+            ResourceKind::Patch,
             ResourceKind::Transcript,
             ResourceKind::Session(session),
         ] {

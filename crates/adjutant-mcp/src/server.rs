@@ -22,6 +22,7 @@ use crate::answer::{self, sizes};
 use crate::approval::QuestionRelay;
 use crate::approval::rounds::QuestionSeals;
 use crate::client_call::{CancellableCalls, ClientCall};
+use crate::merging::ResultMerger;
 use crate::reports::RunReports;
 use crate::runs::VisibleRuns;
 use crate::runs::owner::RunOwner;
@@ -130,6 +131,12 @@ impl McpServer {
             approvals: approvals.clone(),
             processes: processes.clone(),
         };
+        let merger = ResultMerger {
+            setup: Arc::clone(&setup),
+            runs: runs.clone(),
+            approvals: approvals.clone(),
+            left_in_inbox: Arc::default(),
+        };
         let tool_calls = ToolDispatcher {
             setup: Arc::clone(&setup),
             runs: runs.clone(),
@@ -137,6 +144,7 @@ impl McpServer {
             waiter,
             approvals: approvals.clone(),
             reports,
+            merger,
         };
         let tasks = McpTasks {
             setup: Arc::clone(&setup),
@@ -368,6 +376,7 @@ fn internal_error(problem: String) -> ErrorData {
 const INSTRUCTIONS: &str = "Adjutant runs subagents under hard limits on depth, number, tokens, money \
     and time, and records every step. Use Delegate for two to four independent questions about this tree \
         that can be worked on in parallel; reports are advice, so weigh them. If an answer has `done: \
-        false`, the run continues by itself: call delegate_wait. delegate_command delegates a slash \
+        false`, the run continues by itself: call delegate_wait. delegate_write delegates changes: \
+        subagents write in copies of this tree, and delegate_merge brings their work back. delegate_command delegates a slash \
         command of this project, delegate_story a story of a PRD. Only a person can start what waits for \
         approval, in their own terminal; tell them what the answer says.";

@@ -157,11 +157,11 @@ fn status(snapshot: &RunSnapshot) -> TaskStatus {
 
 fn task(snapshot: &RunSnapshot, status: TaskStatus) -> Task {
     let latest = snapshot.view.latest();
-    let began = snapshot.view.began().map_or(latest.wall_ms, |moment| moment.wall_ms);
+    let began = snapshot.view.started_at().map_or(latest.wall_ms, |moment| moment.wall_ms);
     let (began, latest) = (rfc3339(began), rfc3339(latest.wall_ms));
     let task = Task::new(snapshot.files.id().to_string(), status, began, latest);
     if matches!(status, TaskStatus::Working | TaskStatus::InputRequired) {
-        let message = draw_progress(&snapshot.view, snapshot.look("").now);
+        let message = draw_progress(&snapshot.view, snapshot.observed("").now);
         return task.with_status_message(message).with_poll_interval_ms(POLL_INTERVAL_MS);
     }
     task

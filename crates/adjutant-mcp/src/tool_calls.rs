@@ -14,12 +14,13 @@ use crate::answer::{form_file, sizes};
 use crate::approval::{AskOutcome, QuestionRelay};
 use crate::client_call::ClientCall;
 use crate::clients::detach_after;
+use crate::merging::ResultMerger;
 use crate::reports::RunReports;
 use crate::runs::wait::{RunWaiter, WaitFor, WaitOutcome};
 use crate::runs::{RunSnapshot, VisibleRuns};
 use crate::start::requested_run::RequestedRun;
 use crate::start::starter::{RunStarter, StartedRun, release};
-use crate::tools::{CancelToolArgs, MAX_WAIT_S, McpTool, ResultToolArgs, WaitToolArgs};
+use crate::tools::{MAX_WAIT_S, McpTool, ResultToolArgs, RunIdArgs, WaitToolArgs};
 use crate::{ServerSetup, answer, tasks};
 
 /// Executes tool calls.
@@ -31,6 +32,7 @@ pub(crate) struct ToolDispatcher {
     pub(crate) waiter: RunWaiter,
     pub(crate) approvals: QuestionRelay,
     pub(crate) reports: RunReports,
+    pub(crate) merger: ResultMerger,
 }
 
 impl ToolDispatcher {
@@ -42,7 +44,11 @@ impl ToolDispatcher {
     ) -> Result<CallToolResponse, String> {
         let bytes = sizes::result_limit(&self.setup, call.context);
         let answer = match tool {
-            McpTool::Delegate | McpTool::Start | McpTool::Command | McpTool::Story => {
+            McpTool::Delegate
+            | McpTool::Start
+            | McpTool::Write
+            | McpTool::Command
+            | McpTool::Story => {
                 return self.delegate(tool, &arguments, call).await;
             }
             McpTool::Wait => return self.wait(parse_arguments(arguments)?, call).await,
@@ -51,8 +57,14 @@ impl ToolDispatcher {
                 let args: ResultToolArgs = parse_arguments(arguments)?;
                 self.reports.results(&args.run, args.form, false, bytes).await
             }
+            McpTool::Diff => {
+                self.reports.diff(parse_arguments::<RunIdArgs>(arguments)?.run, bytes).await
+            }
+            McpTool::Merge => {
+                return self.merger.merge(parse_arguments(arguments)?, call, bytes).await;
+            }
             McpTool::Cancel => {
-                self.reports.cancel(parse_arguments::<CancelToolArgs>(arguments)?.run).await
+                self.reports.cancel(parse_arguments::<RunIdArgs>(arguments)?.run).await
             }
             McpTool::Validate => self.reports.validate(parse_arguments(arguments)?, bytes).await,
         };

@@ -12,25 +12,31 @@ use serde_json::{Value, json};
 pub(crate) enum McpTool {
     Delegate,
     Start,
+    Write,
     Command,
     Story,
     Wait,
     Status,
     Result,
+    Diff,
+    Merge,
     Cancel,
     Validate,
 }
 
 impl McpTool {
     /// All tools, in the order in which they are listed.
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Delegate,
         Self::Start,
+        Self::Write,
         Self::Command,
         Self::Story,
         Self::Wait,
         Self::Status,
         Self::Result,
+        Self::Diff,
+        Self::Merge,
         Self::Cancel,
         Self::Validate,
     ];
@@ -43,8 +49,14 @@ impl McpTool {
     /// Returns whether a call of this tool may block until a run changes.
     pub(crate) const fn may_wait(self) -> bool {
         match self {
-            Self::Delegate | Self::Start | Self::Command | Self::Story | Self::Wait => true,
-            Self::Status | Self::Result | Self::Cancel | Self::Validate => false,
+            Self::Delegate
+            | Self::Start
+            | Self::Write
+            | Self::Command
+            | Self::Story
+            | Self::Merge
+            | Self::Wait => true,
+            Self::Status | Self::Result | Self::Diff | Self::Cancel | Self::Validate => false,
         }
     }
 
@@ -53,11 +65,14 @@ impl McpTool {
         match self {
             Self::Delegate => DELEGATE,
             Self::Start => "delegate_start",
+            Self::Write => "delegate_write",
             Self::Command => "delegate_command",
             Self::Story => "delegate_story",
             Self::Wait => "delegate_wait",
             Self::Status => "delegate_status",
             Self::Result => "delegate_result",
+            Self::Diff => "delegate_diff",
+            Self::Merge => "delegate_merge",
             Self::Cancel => "delegate_cancel",
             Self::Validate => "validate_return",
         }
@@ -67,11 +82,14 @@ impl McpTool {
         match self {
             Self::Delegate => "Delegate to subagents",
             Self::Start => "Start subagents",
+            Self::Write => "Delegate to subagents that write",
             Self::Command => "Delegate a slash command",
             Self::Story => "Delegate a story",
             Self::Wait => "Wait for subagents",
             Self::Status => "Status of subagents",
             Self::Result => "Results of subagents",
+            Self::Diff => "Patches of subagents",
+            Self::Merge => "Merge the work of subagents",
             Self::Cancel => "Cancel subagents",
             Self::Validate => "Validate a return",
         }
@@ -90,6 +108,13 @@ impl McpTool {
                 "Starts subagents like Delegate, with the same arguments, but returns their `run` at \
                     once, so that you can do other work meanwhile. Collect the reports with delegate_wait; \
                     an equal call within ten minutes returns the same run."
+            }
+            Self::Write => {
+                "Delegates independent tasks to subagents that write and run commands, each in its own \
+                    copy of this tree, waits, and returns their reports with the changed files, the patch, \
+                    a git ref and whether `verify` passed; your files stay as they are until delegate_merge. \
+                    If the work takes longer than a call may, the answer contains a `run`: call \
+                    delegate_wait with it, and do not delegate the same tasks again."
             }
             Self::Command => {
                 "Delegates a slash command of this project, such as `/plan 12 keep it small`, to the \
@@ -116,6 +141,16 @@ impl McpTool {
                 "Returns the reports of a run, or those finished so far if it is still running. Give a \
                     session id instead of a run for the report of one subagent."
             }
+            Self::Diff => {
+                "Returns what the writers of a run changed, as patches against the files they started \
+                    from, with the git ref of each result. Give a session id instead of a run for the patch \
+                    of one subagent."
+            }
+            Self::Merge => {
+                "Shows what merging the results of a run, or of one session, into this tree would change, \
+                    and which files conflict. With `apply` it merges them as uncommitted changes once a \
+                    person has approved it, and never overwrites changes that the subagent did not see."
+            }
             Self::Cancel => {
                 "Cancels a run and all its subagents within two seconds, or, given a session id, that \
                     subagent and those below it. What they found until then is kept; delegate_result \
@@ -133,13 +168,13 @@ impl McpTool {
         let hints = ToolAnnotations::with_title(self.title());
         match self {
             // Subagents reach a model, and the network if the person allows it.
-            Self::Delegate | Self::Start | Self::Command | Self::Story => {
+            Self::Delegate | Self::Start | Self::Write | Self::Command | Self::Story => {
                 hints.read_only(false).destructive(false).idempotent(true).open_world(true)
             }
-            Self::Wait | Self::Status | Self::Result | Self::Validate => {
+            Self::Wait | Self::Status | Self::Result | Self::Diff | Self::Validate => {
                 hints.read_only(true).idempotent(true).open_world(false)
             }
-            Self::Cancel => {
+            Self::Merge | Self::Cancel => {
                 hints.read_only(false).destructive(true).idempotent(true).open_world(false)
             }
         }
@@ -157,6 +192,7 @@ impl McpTool {
         });
         let (properties, required) = match self {
             Self::Delegate | Self::Start => return delegate_spec(limits).schema,
+            Self::Write => return write_schema(limits),
             Self::Command => (
                 json!({
                     "command": {
@@ -192,7 +228,17 @@ impl McpTool {
             ),
             Self::Status => (json!({ "run": run }), json!([])),
             Self::Result => (json!({ "run": run, "return": form }), json!(["run"])),
-            Self::Cancel => (json!({ "run": run }), json!(["run"])),
+            Self::Merge => (
+                json!({
+                    "run": run,
+                    "apply": {
+                        "type": "boolean", "default": false,
+                        "description": "Whether to merge. Otherwise nothing is changed.",
+                    },
+                }),
+                json!(["run"]),
+            ),
+            Self::Diff | Self::Cancel => (json!({ "run": run }), json!(["run"])),
             Self::Validate => (
                 json!({
                     "return": {
@@ -222,6 +268,7 @@ impl McpTool {
         let (properties, required) = match self {
             Self::Delegate
             | Self::Start
+            | Self::Write
             | Self::Command
             | Self::Story
             | Self::Wait
@@ -242,6 +289,10 @@ impl McpTool {
                     },
                     "synthesis": {
                         "type": "string", "description": "The final message of a slash command's agent.",
+                    },
+                    "patches": {
+                        "type": "array", "items": { "type": "object" },
+                        "description": "For each result of a writer: its patch, git ref and commit.",
                     },
                     "story": {
                         "type": "object",
@@ -266,6 +317,33 @@ impl McpTool {
                     },
                 }),
                 json!(["v", "runs"]),
+            ),
+            Self::Diff => (
+                json!({
+                    "v": { "type": "integer" }, "run": text(),
+                    "note": { "type": "string", "description": "How to treat the quoted text." },
+                    "patches": { "type": "array", "items": { "type": "object" } },
+                }),
+                json!(["v", "run", "patches"]),
+            ),
+            Self::Merge => (
+                json!({
+                    "v": { "type": "integer" }, "run": text(),
+                    "dry_run": { "type": "boolean", "description": "Whether nothing was changed." },
+                    "results": {
+                        "type": "array", "items": { "type": "object" },
+                        "description": "For each result its `fate`, its files or conflicts, and its verification.",
+                    },
+                    "undo": {
+                        "type": ["string", "null"], "description": "What a person types to undo the merge.",
+                    },
+                    "next": { "type": ["string", "null"], "description": "What to do next." },
+                    "approval": {
+                        "type": ["object", "null"],
+                        "description": "The question that waits for a person; no tool can answer it.",
+                    },
+                }),
+                json!(["v", "run", "results"]),
             ),
             Self::Cancel => (
                 json!({
@@ -296,6 +374,31 @@ impl McpTool {
             .with_annotations(self.annotations())
     }
 }
+
+/// Returns the input schema of `delegate_write`: that of `Delegate`, and the verify command.
+fn write_schema(limits: &CallLimits) -> Value {
+    let mut schema = delegate_spec(limits).schema;
+    schema["properties"][VERIFY] = json!({
+        "type": "string", "minLength": 1, "maxLength": VERIFY_BYTES,
+        "description": "A shell command that must succeed in a fresh copy of the finished work, such as `cargo test`. If it fails, the subagent gets its output and continues.",
+    });
+    schema["properties"][VERIFY_KEEP] = json!({
+        "type": "array", "maxItems": MAX_KEEP,
+        "items": { "type": "string", "minLength": 1 },
+        "description": "Globs, as in .gitignore, of files that the verify command sees as they were before the work, such as `tests/**`.",
+    });
+    schema
+}
+
+/// The properties of `delegate_write` that `Delegate` does not have.
+pub(crate) const VERIFY: &str = "verify";
+pub(crate) const VERIFY_KEEP: &str = "verifyKeep";
+
+/// The maximum length of a verify command or of one glob, in bytes. Inclusive. The approval shows all of it.
+pub(crate) const VERIFY_BYTES: usize = 4096;
+
+/// The maximum number of globs in `verifyKeep`.
+pub(crate) const MAX_KEEP: usize = 32;
 
 /// The largest `timeout_s` that a client may request.
 pub(crate) const MAX_WAIT_S: u64 = 3600;
@@ -337,11 +440,20 @@ pub(crate) struct ResultToolArgs {
     pub(crate) form: ReturnFormat,
 }
 
-/// The arguments of `delegate_cancel`.
+/// The arguments of `delegate_diff` and `delegate_cancel`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct CancelToolArgs {
+pub(crate) struct RunIdArgs {
     pub(crate) run: String,
+}
+
+/// The arguments of `delegate_merge`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct MergeToolArgs {
+    pub(crate) run: String,
+    #[serde(default)]
+    pub(crate) apply: bool,
 }
 
 /// The arguments of `validate_return`.

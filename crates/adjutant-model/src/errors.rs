@@ -41,17 +41,17 @@ pub(crate) fn from_stream(error: &Value) -> AttemptError {
 
 /// Makes the error for a truncated or malformed stream.
 pub(crate) fn truncated(what: &str) -> AttemptError {
-    plain(ModelErrorKind::Truncated, what)
+    error_of_kind(ModelErrorKind::Truncated, what)
 }
 
 /// Makes an error with our own message.
-pub(crate) fn plain(kind: ModelErrorKind, what: &str) -> AttemptError {
+pub(crate) fn error_of_kind(kind: ModelErrorKind, what: &str) -> AttemptError {
     AttemptError { kind, message: what.to_owned(), retry_after_ms: None, never_began: false }
 }
 
 /// Makes the error for a call that did not reach its provider.
-pub(crate) fn unreached(what: &str) -> AttemptError {
-    AttemptError { never_began: true, ..plain(ModelErrorKind::Network, what) }
+pub(crate) fn unreached_error(what: &str) -> AttemptError {
+    AttemptError { never_began: true, ..error_of_kind(ModelErrorKind::Network, what) }
 }
 
 /// Returns whether this status means that the provider did not start to process the call.
@@ -77,7 +77,7 @@ fn judge(
     key: Option<&Secret>,
 ) -> AttemptError {
     let error = error_object(body);
-    let words = words(error);
+    let words = error_words(error);
     // OpenRouter puts the status of the upstream provider into `code`.
     let status = status.or_else(|| u16::try_from(error.get("code")?.as_u64()?).ok());
     let message = error.get("message").or(body.get("message")).and_then(Value::as_str);
@@ -95,7 +95,7 @@ fn error_object(body: &Value) -> &Value {
 }
 
 /// Returns the provider's error words, most specific first.
-fn words(error: &Value) -> Vec<&str> {
+fn error_words(error: &Value) -> Vec<&str> {
     let details = error.get("details").and_then(Value::as_array);
     let reasons = details.into_iter().flatten().filter_map(|detail| detail.get("reason"));
     let named = ["code", "type", "status"].into_iter().filter_map(|name| error.get(name));

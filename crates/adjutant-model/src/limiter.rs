@@ -37,14 +37,14 @@ impl ProviderLimiter {
     /// spreads the waiting sessions.
     pub(crate) async fn pass(&self, draw: u64, mut tell: impl FnMut(Duration)) {
         // Another session may have extended the pause during this wait.
-        while let Some(at) = self.opens(draw) {
+        while let Some(at) = self.opening_time(draw) {
             tell(at.saturating_duration_since(Instant::now()));
             tokio::time::sleep_until(at).await;
         }
     }
 
     /// Starts or extends the pause if a failed attempt asks for one.
-    pub(crate) fn hear(&self, error: &AttemptError) {
+    pub(crate) fn note_failure(&self, error: &AttemptError) {
         if !matches!(error.kind, ModelErrorKind::RateLimited | ModelErrorKind::Overloaded) {
             return;
         }
@@ -62,7 +62,7 @@ impl ProviderLimiter {
         }
     }
 
-    fn opens(&self, draw: u64) -> Option<Instant> {
+    fn opening_time(&self, draw: u64) -> Option<Instant> {
         let pause = (*self.state.lock().unwrap_or_else(PoisonError::into_inner))?;
         let spread_ms = u64::try_from(pause.spread.as_millis()).unwrap_or(u64::MAX);
         let at = pause.until + Duration::from_millis(draw % (spread_ms + 1));
@@ -93,7 +93,7 @@ mod tests {
         let start = Instant::now();
         limiter.pass(3, |_| {}).await;
         assert_eq!(start.elapsed(), Duration::ZERO);
-        limiter.hear(&told(ModelErrorKind::RateLimited, Some(8_000)));
+        limiter.note_failure(&told(ModelErrorKind::RateLimited, Some(8_000)));
         let waits = futures(&limiter, [0, 500, 2_000, 2_001]).await;
         assert_eq!(waits, [8_000, 8_500, 10_000, 10_000]);
     }
@@ -102,11 +102,11 @@ mod tests {
     async fn whoever_waits_hears_for_how_long_and_again_when_it_takes_longer() {
         let limiter = ProviderLimiter::default();
         limiter.pass(0, |_| panic!("there is no pause")).await;
-        limiter.hear(&told(ModelErrorKind::RateLimited, Some(1_000)));
+        limiter.note_failure(&told(ModelErrorKind::RateLimited, Some(1_000)));
         let mut heard = Vec::new();
         let waits = limiter.pass(0, |wait| {
             if heard.is_empty() {
-                limiter.hear(&told(ModelErrorKind::RateLimited, Some(3_000)));
+                limiter.note_failure(&told(ModelErrorKind::RateLimited, Some(3_000)));
             }
             heard.push(wait.as_millis());
         });
@@ -128,8 +128,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_longer_wish_wins_and_an_endless_one_is_cut() {
         let limiter = ProviderLimiter::default();
-        limiter.hear(&told(ModelErrorKind::Overloaded, Some(86_400_000)));
-        limiter.hear(&told(ModelErrorKind::RateLimited, Some(10)));
+        limiter.note_failure(&told(ModelErrorKind::Overloaded, Some(86_400_000)));
+        limiter.note_failure(&told(ModelErrorKind::RateLimited, Some(10)));
         let start = Instant::now();
         limiter.pass(0, |_| {}).await;
         assert_eq!(start.elapsed(), LONGEST_PAUSE);
@@ -138,12 +138,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn only_errors_about_load_make_others_wait() {
         let limiter = ProviderLimiter::default();
-        limiter.hear(&told(ModelErrorKind::Network, Some(5_000)));
-        limiter.hear(&told(ModelErrorKind::Overloaded, None));
+        limiter.note_failure(&told(ModelErrorKind::Network, Some(5_000)));
+        limiter.note_failure(&told(ModelErrorKind::Overloaded, None));
         let start = Instant::now();
         limiter.pass(9, |_| {}).await;
         assert_eq!(start.elapsed(), Duration::ZERO);
-        limiter.hear(&told(ModelErrorKind::RateLimited, None));
+        limiter.note_failure(&told(ModelErrorKind::RateLimited, None));
         limiter.pass(0, |_| {}).await;
         assert_eq!(start.elapsed(), SILENT_PAUSE);
     }

@@ -77,7 +77,7 @@ pub struct TurnRequest<'a> {
     pub context_tokens: u64,
 }
 
-/// Progress of a turn.
+/// What a model reports while a turn runs: text, hidden bytes, or a pause before the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TurnProgress<'a> {
     /// A piece of the reply's text.

@@ -13,10 +13,10 @@ pub(crate) fn retry_after_ms(headers: &HeaderMap, now: SystemTime) -> Option<u64
         return millis(&(ms / 1_000.0).to_string());
     }
     let wish = text("retry-after")?;
-    millis(wish).or_else(|| until(wish, now))
+    millis(wish).or_else(|| milliseconds_until(wish, now))
 }
 
-fn until(date: &str, now: SystemTime) -> Option<u64> {
+fn milliseconds_until(date: &str, now: SystemTime) -> Option<u64> {
     let at = jiff::fmt::rfc2822::parse(date.trim()).ok()?.timestamp();
     let now = now.duration_since(SystemTime::UNIX_EPOCH).ok()?;
     let now_ms = i64::try_from(now.as_millis()).ok()?;

@@ -4,7 +4,7 @@
 //! APIs repeat them in the data. An event counts only after its blank line has arrived, so a broken
 //! connection never yields half an event.
 //!
-//! Start at [`SseDecoder::feed`]. Data that is complete within one chunk is passed on without copying.
+//! Start at [`SseDecoder::push_bytes`]. Data that is complete within one chunk is passed on without copying.
 
 /// The maximum length of a line: 48 MiB. No real event is longer.
 pub(crate) const MAX_LINE_BYTES: usize = 48 << 20;
@@ -28,7 +28,7 @@ impl SseDecoder {
     /// Processes the next bytes and passes the data of every completed event to `take`.
     ///
     /// Stops at the first error of `take` and returns it.
-    pub(crate) fn feed<E: From<LineTooLong>>(
+    pub(crate) fn push_bytes<E: From<LineTooLong>>(
         &mut self,
         chunk: &[u8],
         take: &mut dyn FnMut(&[u8]) -> Result<(), E>,
@@ -118,7 +118,7 @@ mod tests {
         let mut events = Vec::new();
         for chunk in chunks {
             decoder
-                .feed::<LineTooLong>(chunk, &mut |data| {
+                .push_bytes::<LineTooLong>(chunk, &mut |data| {
                     events.push(String::from_utf8(data.to_vec()).unwrap());
                     Ok(())
                 })

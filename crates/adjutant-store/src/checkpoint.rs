@@ -5,6 +5,8 @@
 //!
 //! The file is one line with a checksum (see `seal`) whose seed is the run's:
 //! `{"v":1,"fold":3,"offset":912,"seq":7,"chain":439041101,"state":{…},"crc":"…"}`.
+//!
+//! `CheckpointHead` and `CheckpointState` are the two parts of that line when it is parsed.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};

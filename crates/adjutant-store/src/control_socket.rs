@@ -4,6 +4,8 @@
 //! may be longer, so both sides address the socket through a file descriptor of the run's directory.
 //!
 //! Invariant: only the process that holds the run's lock binds the socket, so an existing one is stale.
+//!
+//! A [`ControlSocket`] is the bound socket.
 
 use std::fs::File;
 use std::io;

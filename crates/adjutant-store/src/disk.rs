@@ -4,6 +4,8 @@
 //! [`MemoryDisk`](crate::MemoryDisk) implements it without a file.
 //!
 //! Invariant: a [`Disk`] is the only writer of its file, so only its calls change the file's length.
+//!
+//! [`FileDisk`] is the implementation with a file.
 
 use std::fs::File;
 use std::io::{self, Write as _};

@@ -3,6 +3,9 @@
 //! This crate creates and opens files only through this module, which does not know their content.
 //!
 //! Invariant: files are replaced atomically, so a reader sees all of the old or all of the new file.
+//!
+//! A [`FileError`] says what could not be done with which file; `FileErrorContext` is the trait
+//! that makes one from an IO error.
 
 use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, Write};

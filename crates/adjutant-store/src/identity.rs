@@ -2,6 +2,9 @@
 //!
 //! The kernel reuses pids. A pid together with the boot id and the start time of the process identifies
 //! one process for ever. Nothing here reads or writes a run's directory.
+//!
+//! A `ProcessIdentity` is that; a [`CurrentTime`] is one moment by the wall clock and, as a
+//! [`BootInstant`], by the boot clock.
 
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -6,6 +6,9 @@
 //!
 //! Start at [`Journal::append`]. Invariant: after the first failed write or sync nothing more is written,
 //! and every later call returns that error.
+//!
+//! A [`Journal`] is open for writing. [`JournalError`] says why a record was not written, and
+//! `WriteThread` which thread writes.
 
 use std::fmt;
 use std::io;
@@ -54,7 +57,7 @@ pub enum JournalError {
         bytes: usize,
     },
     /// The writer thread panicked, because the `report` callback did.
-    #[error("the journal's writer is gone")]
+    #[error("the thread that writes the journal ended unexpectedly")]
     WriterGone,
 }
 

@@ -12,6 +12,9 @@
 //! [`OpenJournalError`] why the journal of a locked run cannot be opened.
 //!
 //! Invariant: only the process that holds a [`RunLock`] changes the run's journal.
+//!
+//! [`WriterLiveness`] is the answer to readers: the run has a live writer, its writer is dead, or
+//! it never had one. `LockHolder` is the content of the lock file.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -40,7 +43,7 @@ const LOCK_RETRY_PAUSE: Duration = Duration::from_millis(5);
 
 /// Whether a run has a writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Liveness {
+pub enum WriterLiveness {
     /// A process holds the run's lock.
     Live {
         /// The writer's pid, checked against boot and start time. `None` if it runs in another PID
@@ -235,24 +238,26 @@ pub(crate) fn lock_file_without_holder(path: &Path) -> Result<File, LockError> {
 }
 
 /// Returns whether the run has a writer; the header of this module describes how.
-pub(crate) fn liveness(run: &RunDir) -> Result<Liveness, FileError> {
+pub(crate) fn liveness(run: &RunDir) -> Result<WriterLiveness, FileError> {
     liveness_at(&run.lock_path())
 }
 
 /// Returns whether a process holds the lock file at `path`.
-pub(crate) fn liveness_at(path: &Path) -> Result<Liveness, FileError> {
+pub(crate) fn liveness_at(path: &Path) -> Result<WriterLiveness, FileError> {
     let file = match files::open_read(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Liveness::NeverLocked),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Ok(WriterLiveness::NeverLocked);
+        }
         other => other.during("open", path)?,
     };
     if let Some(pid) = live_holder_pid(&file) {
-        return Ok(Liveness::Live { pid: Some(pid) });
+        return Ok(WriterLiveness::Live { pid: Some(pid) });
     }
     // The shared lock is released when `file` is dropped at the end of this function.
     if try_flock(&file, FlockOperation::NonBlockingLockShared).during("lock", path)? {
-        return Ok(Liveness::Dead);
+        return Ok(WriterLiveness::Dead);
     }
-    Ok(Liveness::Live { pid: live_holder_pid(&file) })
+    Ok(WriterLiveness::Live { pid: live_holder_pid(&file) })
 }
 
 /// Returns when the run was last locked or released, if its lock file can be read.

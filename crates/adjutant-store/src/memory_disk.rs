@@ -4,6 +4,8 @@
 //! and inspect what the journal's writer wrote through the other.
 //!
 //! Invariant: a planned write or sync failure happens once, at the planned call, counted from 1.
+//!
+//! `DiskContent` is the shared state of the clones, and `PlannedFailure` the call that is to fail.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -39,7 +41,7 @@ enum PlannedFailure {
 impl MemoryDisk {
     /// Returns a disk that contains `bytes`, all of them synced.
     #[must_use]
-    pub fn holding(bytes: &[u8]) -> Self {
+    pub fn with_content(bytes: &[u8]) -> Self {
         let disk = Self::default();
         {
             let mut memory = disk.lock();

@@ -6,6 +6,9 @@
 //!
 //! Start at [`prune_run`]. Invariant: the content of a run that is live, damaged, or young by any clock stays;
 //! the directory of a run without records is removed.
+//!
+//! A [`PruneVerdict`] says what was done with one run, `PruneStop` why nothing was done, and
+//! [`Retention`] how long content is kept.
 
 use std::fs;
 use std::io::{self, BufWriter, Write};
@@ -17,7 +20,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::files::{self, FileError, FileErrorContext, TEMP_SUFFIX};
 use crate::identity::CurrentTime;
-use crate::lock::{self, Liveness, LockError};
+use crate::lock::{self, LockError, WriterLiveness};
 use crate::reader::ReadError;
 use crate::record::{self, GroupMark, JournalPosition};
 use crate::run_dir::{CONTENT_DIRS, RunDir};
@@ -121,7 +124,7 @@ impl From<LockError> for PruneStop {
     }
 }
 
-/// The content of `expired.json`.
+/// The content of `expired.json`, which marks a run whose content is or was being removed.
 #[derive(Serialize, Deserialize)]
 struct ExpiryMarker {
     v: u32,
@@ -140,7 +143,7 @@ fn try_prune<E: Serialize + DeserializeOwned>(
     if marker.as_ref().is_some_and(|marker| marker.done) {
         return Ok(PruneVerdict::AlreadyExpired);
     }
-    if let Liveness::Live { .. } = run.liveness()? {
+    if let WriterLiveness::Live { .. } = run.liveness()? {
         return Ok(PruneVerdict::Live);
     }
     if marker.is_none() && remove_without_records(run)? {

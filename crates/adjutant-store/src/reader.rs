@@ -6,6 +6,8 @@
 //!
 //! Start at [`read_journal`]. Invariant: the returned records are a prefix of the written ones, in order.
 //! Anything else ends the iteration with an error that names the line, or is the [`JournalTail`].
+//!
+//! A [`ReadError`] is why reading ended early, a [`RecordDamage`] what is wrong with one line.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -80,7 +82,7 @@ pub enum ReadError {
         source: serde_json::Error,
     },
     /// The journal ends before the position to read from.
-    #[error("journal has {len} bytes, reading was to go on at byte {offset}")]
+    #[error("journal has {len} bytes, but reading should continue at byte {offset}")]
     TooShort {
         /// The length of the file.
         len: u64,
@@ -110,7 +112,7 @@ pub enum RecordDamage {
     #[error("the line is longer than {max} bytes", max = MAX_RECORD_BYTES)]
     TooLong,
     /// A shared log, whose first record is written atomically, does not start with a complete record.
-    #[error("the log does not begin with a whole record")]
+    #[error("the log does not start with a complete record")]
     NoFirstRecord,
     /// The checksum is right, but the record number is not: the process that wrote it had a bug.
     #[error("the record says it is number {found}")]

@@ -14,6 +14,9 @@
 //! `{"v":N,` at the start and the chained seal at the end are the same in every format; `v` increases
 //! when the meaning of the fields between them changes. See `docs/journal.md`.
 //! Invariant: the order of the fields is fixed, so the seal is appended without serialising twice.
+//!
+//! A [`JournalRecord`] is one record, a [`RecordNumber`] its `seq`, a [`JournalPosition`] a place
+//! between two records, and a `GroupMark` says whether more records of the same group follow.
 
 use std::fmt;
 use std::io::Write;
@@ -147,7 +150,7 @@ pub(crate) fn encode<E: Serialize>(
     Ok(position.after(lines.len() - start, crc))
 }
 
-/// The parsed fields of a line.
+/// One line of a journal, parsed: number, times and event.
 #[derive(Deserialize)]
 struct RecordLine<E> {
     seq: RecordNumber,

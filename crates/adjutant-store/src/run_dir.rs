@@ -4,6 +4,8 @@
 //! from it. File names are made from ids, never from labels (D17).
 //!
 //! Invariant: nothing is written outside the directory, and other users cannot read it.
+//!
+//! A [`JournalStamp`] is the length and modification time of the journal.
 
 use std::io::Read;
 use std::os::unix::net::UnixStream;
@@ -16,7 +18,7 @@ use serde::de::DeserializeOwned;
 use crate::control_socket;
 use crate::files::{self, FileError, FileErrorContext};
 use crate::identity::CurrentTime;
-use crate::lock::{self, Liveness, LockError, RunLock};
+use crate::lock::{self, LockError, RunLock, WriterLiveness};
 use crate::reader::{self, JournalReader, ReadError};
 use crate::record::JournalPosition;
 use crate::writer_process::WriterProcess;
@@ -100,7 +102,7 @@ impl RunDir {
     }
 
     /// Returns whether the run has a writer. Never makes a writer fail.
-    pub fn liveness(&self) -> Result<Liveness, FileError> {
+    pub fn liveness(&self) -> Result<WriterLiveness, FileError> {
         lock::liveness(self)
     }
 

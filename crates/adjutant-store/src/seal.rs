@@ -6,6 +6,8 @@
 //!
 //! Invariant: for the same bytes, different seeds give different checksums (a CRC is a bijection of
 //! its seed), so a line that was moved to another place in the chain never passes the check.
+//!
+//! A `SealError` says why a line is rejected: it has no checksum, or a wrong one.
 
 /// The bytes between the sealed content and the checksum.
 const OPENING: &[u8] = br#","crc":""#;

@@ -7,6 +7,9 @@
 //! Start at [`SharedLog::lock`]. Invariant: a successful append is seen by every later lock holder, and a torn tail is
 //! truncated before anything is appended. A new log is written under another name and renamed, so a log without
 //! a complete first record is damaged.
+//!
+//! A [`SharedLog`] is only its path, a [`LockedLog`] the log while this process has it locked;
+//! [`SharedLogError`] says why it cannot be used.
 
 use std::fs::{self, File};
 use std::io::{self, Write};

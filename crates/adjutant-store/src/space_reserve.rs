@@ -6,6 +6,9 @@
 //!
 //! Invariant: after [`SpaceReserve::ensure`] succeeded, a file system that supports `fallocate` has
 //! allocated the space. On other file systems the free space was checked instead.
+//!
+//! A [`SpaceAllocator`] allocates for one file (for real: `FileSpaceAllocator`; not at all:
+//! `NoopSpaceAllocator`); `SpaceReserve` tracks how much is allocated.
 
 use std::fs::File;
 use std::io;

@@ -5,6 +5,9 @@
 //!
 //! Start at [`StateDir::open`]. Invariant: the directory belongs to the current user, and no other user can
 //! read or write it.
+//!
+//! A [`StateDir`] is the opened directory, [`StateDirError`] says why it cannot be used, and
+//! [`FindRunError`] why a name that a person typed does not name exactly one run.
 
 use std::cmp::Reverse;
 use std::fs;
@@ -16,7 +19,7 @@ use std::time::SystemTime;
 use adjutant_core::RunId;
 
 use crate::files::{self, FileError, FileErrorContext};
-use crate::lock::Liveness;
+use crate::lock::WriterLiveness;
 use crate::run_dir::RunDir;
 
 /// How many runs the error for an ambiguous name lists.
@@ -71,13 +74,13 @@ pub enum FindRunError {
     #[error("there are no runs yet")]
     NoRuns,
     /// No run's id starts with the text.
-    #[error("no run is called `{text}`")]
+    #[error("there is no run `{text}`")]
     Unknown {
         /// The text that was searched for.
         text: String,
     },
     /// The ids of several runs start with the text.
-    #[error("`{text}` may be any of {count} runs: {candidates}")]
+    #[error("`{text}` matches {count} runs: {candidates}")]
     Ambiguous {
         /// The text that was searched for.
         text: String,
@@ -175,7 +178,7 @@ impl StateDir {
         let ids = self.list_runs()?;
         if text == "latest" {
             // A run without records has nothing to show, unless its process has just started.
-            let is_live = |run: &RunDir| matches!(run.liveness(), Ok(Liveness::Live { .. }));
+            let is_live = |run: &RunDir| matches!(run.liveness(), Ok(WriterLiveness::Live { .. }));
             let mut runs = ids.iter().map(|id| self.run(*id));
             let begun = runs.find(|run| run.has_records() || is_live(run));
             return begun.ok_or(FindRunError::NoRuns);
@@ -199,11 +202,11 @@ fn created_at(path: &Path) -> Option<SystemTime> {
 }
 
 fn unknown_run(text: &str) -> FindRunError {
-    FindRunError::Unknown { text: shortened(text) }
+    FindRunError::Unknown { text: shorten(text) }
 }
 
 /// Shortens a text for an error message; it may be much longer than any id.
-fn shortened(text: &str) -> String {
+fn shorten(text: &str) -> String {
     match text.char_indices().nth(MAX_QUOTED_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),

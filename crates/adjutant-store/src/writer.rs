@@ -4,6 +4,9 @@
 //! for one (group commit). It never waits for more records to join a batch. It handles bytes, not events.
 //!
 //! Invariant: after a failed write or sync the thread truncates the incomplete record and stops.
+//!
+//! `JournalWriter` does the writing, `WriteQueue` connects it to the caller, a `RecordBatch` is
+//! what it writes at once, and `PanicNotice` makes waiting callers fail if the thread panics.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;

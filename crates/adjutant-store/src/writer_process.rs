@@ -2,6 +2,8 @@
 //!
 //! A pid can be reused, so the pid in the lock file is opened as a pidfd first and checked against the
 //! recorded boot id and start time afterwards. A pidfd never refers to another process.
+//!
+//! A [`WriterProcess`] is that process as it was found; [`KillError`] says why it was not killed.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -26,7 +28,7 @@ pub struct WriterProcess {
 #[derive(Debug, thiserror::Error)]
 pub enum KillError {
     /// The writer is the calling process.
-    #[error("the run is held by this process itself")]
+    #[error("the run is locked by this process itself")]
     Ours,
     /// The kernel did not allow the signal.
     #[error("cannot kill process {pid}, which holds the run")]

@@ -14,22 +14,22 @@ use serde_json::{Value, json};
 ///
 /// Can wait before and after the append, so that a test can kill the process on either side of it.
 #[derive(Clone, Debug)]
-pub struct Append {
+pub struct AppendTool {
     file: PathBuf,
-    stay: Duration,
+    delay: Duration,
 }
 
-impl Append {
+impl AppendTool {
     /// Appends to `file` without waiting.
     #[must_use]
     pub fn to(file: impl Into<PathBuf>) -> Self {
-        Self { file: file.into(), stay: Duration::ZERO }
+        Self { file: file.into(), delay: Duration::ZERO }
     }
 
     /// Waits this long before the append and again after it.
     #[must_use]
-    pub const fn staying(mut self, stay: Duration) -> Self {
-        self.stay = stay;
+    pub const fn with_delay(mut self, delay: Duration) -> Self {
+        self.delay = delay;
         self
     }
 
@@ -40,14 +40,14 @@ impl Append {
     }
 
     fn wait(&self, should_stop: &dyn Fn() -> bool) {
-        let until = Instant::now() + self.stay;
+        let until = Instant::now() + self.delay;
         while Instant::now() < until && !should_stop() {
-            thread::sleep(Duration::from_millis(1).min(self.stay));
+            thread::sleep(Duration::from_millis(1).min(self.delay));
         }
     }
 }
 
-impl CustomTool for Append {
+impl CustomTool for AppendTool {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: "Append".to_owned(),

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, set_child_subreaper, wait};
 
-/// How long processes may take to end after the command has: what was told to end needs a moment.
+/// How long processes may take to end after the command has: signalled processes need a moment.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// How often the remaining processes are looked at meanwhile.
@@ -115,7 +115,7 @@ fn parent_of(pid: i32) -> Option<i32> {
     rest.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Returns a process as a person knows it: its number and its command line; nothing where it has ended.
+/// Returns the pid and command line of a process, or `None` if it has ended.
 fn describe(pid: Pid) -> Option<String> {
     let number = pid.as_raw_nonzero();
     let line = fs::read(format!("/proc/{number}/cmdline")).ok().filter(|line| !line.is_empty())?;

@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use adjutant_core::{AttemptResult, Message, ModelSpec, SessionId};
 use adjutant_model::{BoxFuture, Model, TurnProgress, TurnRequest};
 
-/// One request, as the model saw it.
+/// One recorded request to a model.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Request {
+pub struct ModelRequest {
     /// The task's label.
     pub label: String,
     /// The number of the turn.
     pub turn: u32,
-    /// The try at it.
+    /// The number of the attempt.
     pub attempt: u32,
     /// The system prompt.
     pub system: String,
@@ -24,15 +24,15 @@ pub struct Request {
     pub max_output: u64,
 }
 
-/// A model under observation.
+/// Wraps a model and records the requests that it gets.
 #[derive(Clone, Debug)]
-pub struct Watched {
+pub struct RecordingModel {
     model: Arc<dyn Model>,
-    requests: Arc<Mutex<Vec<Request>>>,
+    requests: Arc<Mutex<Vec<ModelRequest>>>,
 }
 
-impl Watched {
-    /// Watches a model.
+impl RecordingModel {
+    /// Records the requests to this model.
     #[must_use]
     pub fn new(model: Arc<dyn Model>) -> Self {
         Self { model, requests: Arc::default() }
@@ -40,12 +40,12 @@ impl Watched {
 
     /// Returns everything the model was sent, in order.
     #[must_use]
-    pub fn requests(&self) -> Vec<Request> {
+    pub fn requests(&self) -> Vec<ModelRequest> {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-impl Model for Watched {
+impl Model for RecordingModel {
     fn spec(&self) -> &ModelSpec {
         self.model.spec()
     }
@@ -55,7 +55,7 @@ impl Model for Watched {
         request: TurnRequest<'a>,
         progress: &'a mut (dyn FnMut(TurnProgress<'_>) + Send),
     ) -> BoxFuture<'a, AttemptResult> {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner).push(Request {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).push(ModelRequest {
             label: request.label.to_owned(),
             turn: request.turn,
             attempt: request.attempt,

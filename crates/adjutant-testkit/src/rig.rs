@@ -1,4 +1,4 @@
-//! The rig and the story it tells.
+//! The environment of an engine test, and the trace of the run that it made.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -7,10 +7,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use adjutant_core::policy::{Operation, WorkspaceKind};
+use adjutant_core::policy::{Operation, WorkspaceSharing};
 use adjutant_core::schema::{ReturnFormat, TaskSpec};
 use adjutant_core::{
-    AgentName, Assignment, Event, Outcome, Policy, Preset, RunId, SessionId, Timestamp, ToolSet,
+    AgentName, Event, Outcome, Policy, Preset, RunId, SessionId, SlashCommandAssignment, Timestamp,
+    ToolSet,
 };
 use adjutant_engine::roster::{UserFolders, find_agents};
 use adjutant_engine::{
@@ -23,18 +24,18 @@ use adjutant_store::MemoryDisk;
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 
-use crate::model::{Request, Watched};
+use crate::model::{ModelRequest, RecordingModel};
 
 /// The wall clock of every test: a second in 2024.
 const WALL_MS: u64 = 1_735_460_684_000;
 
-/// The tools of those who write.
-const WRITING: [&str; 3] = ["Edit", "Write", "Run"];
+/// The tools of agents that write.
+const WRITING_TOOLS: [&str; 3] = ["Edit", "Write", "Run"];
 
-/// Looks at every event and may give orders.
-type Watch = Box<dyn FnMut(&Event, &mpsc::Sender<ControlCommand>)>;
+/// Sees every event and may send control commands.
+type EventHook = Box<dyn FnMut(&Event, &mpsc::Sender<ControlCommand>)>;
 
-/// A test's surroundings.
+/// The environment of an engine test: work tree, policy, script, clock, ids and journal.
 pub struct Rig {
     tree: TempDir,
     policy: Policy,
@@ -45,7 +46,7 @@ pub struct Rig {
     approver: Approver,
     disk: MemoryDisk,
     control: (mpsc::Sender<ControlCommand>, mpsc::Receiver<ControlCommand>),
-    watch: Option<Watch>,
+    watch: Option<EventHook>,
     goal: Option<String>,
     lead: AgentName,
     home: Option<TempDir>,
@@ -55,24 +56,24 @@ pub struct Rig {
     web: Option<WebAccess>,
     wall: WallClock,
     tools: Vec<Arc<dyn CustomTool>>,
-    assignment: Option<Assignment>,
-    elsewhere: Option<PathBuf>,
+    assignment: Option<SlashCommandAssignment>,
+    folder: Option<PathBuf>,
     spaces: Option<WorkspaceSetup>,
     guard: Option<Box<dyn Any + Send>>,
 }
 
-/// What happened.
+/// The events, the model requests and the result of one run.
 #[derive(Debug)]
 #[must_use]
-pub struct Story {
-    /// Every event that was recalled or reported, with its time.
+pub struct RunTrace {
+    /// Every replayed or reported event, with its time.
     pub events: Vec<(Timestamp, Event)>,
-    /// How many of them were recalled from an earlier process.
+    /// How many of them were replayed from the journal of an earlier process.
     pub recalled: usize,
-    /// How it ended, or why it could not.
+    /// How the run ended, or why it failed.
     pub result: Result<FinishedRun, EngineError>,
-    /// What the model was sent.
-    pub requests: Vec<Request>,
+    /// The requests that the model got.
+    pub requests: Vec<ModelRequest>,
 }
 
 impl Default for Rig {
@@ -106,31 +107,31 @@ impl Rig {
             wall: || WALL_MS,
             tools: Vec::new(),
             assignment: None,
-            elsewhere: None,
+            folder: None,
             spaces: None,
             guard: None,
         }
     }
 
-    /// Has the engine hold this while the run is at work.
+    /// Lets the engine hold this guard while the run is live.
     #[must_use]
     pub fn holding(mut self, guard: impl Send + 'static) -> Self {
         self.guard = Some(Box::new(guard));
         self
     }
 
-    /// Works in this folder, which stays when the rig goes.
+    /// Uses this folder as work tree. It is not removed with the rig.
     #[must_use]
-    pub fn at(mut self, folder: PathBuf) -> Self {
-        self.elsewhere = Some(folder);
+    pub fn in_folder(mut self, folder: PathBuf) -> Self {
+        self.folder = Some(folder);
         self
     }
 
-    /// Lets agents write in workspaces of their own.
+    /// Gives writing agents their own workspaces.
     #[must_use]
     pub fn spaces(mut self, setup: WorkspaceSetup) -> Self {
-        self.policy.workspace = WorkspaceKind::Own;
-        self.policy.tools = ToolSet::new(self.policy.tools.iter().chain(WRITING));
+        self.policy.workspace = WorkspaceSharing::Own;
+        self.policy.tools = ToolSet::new(self.policy.tools.iter().chain(WRITING_TOOLS));
         self.spaces = Some(setup);
         self
     }
@@ -148,7 +149,7 @@ impl Rig {
     /// Returns the work tree.
     #[must_use]
     pub fn tree(&self) -> PathBuf {
-        self.elsewhere.clone().unwrap_or_else(|| self.tree.path().to_owned())
+        self.folder.clone().unwrap_or_else(|| self.tree.path().to_owned())
     }
 
     /// Changes the policy.
@@ -179,14 +180,14 @@ impl Rig {
         self
     }
 
-    /// Reads this wall clock instead of one that stands still.
+    /// Uses this wall clock instead of a fixed one.
     #[must_use]
     pub fn wall(mut self, wall: WallClock) -> Self {
         self.wall = wall;
         self
     }
 
-    /// Brings a tool of the test's own, and lets agents call it.
+    /// Adds a custom tool and lets agents call it.
     #[must_use]
     pub fn tool(mut self, tool: impl CustomTool + 'static) -> Self {
         let name = tool.spec().name;
@@ -196,15 +197,15 @@ impl Rig {
         self
     }
 
-    /// Says what kind of work the run is about.
+    /// Sets the operation of the run.
     #[must_use]
     pub fn operation(self, operation: Operation) -> Self {
-        self.assignment(Assignment::new("test", operation))
+        self.assignment(SlashCommandAssignment::new("test", operation))
     }
 
     /// Makes the run one of a slash command.
     #[must_use]
-    pub fn assignment(mut self, assignment: Assignment) -> Self {
+    pub fn assignment(mut self, assignment: SlashCommandAssignment) -> Self {
         self.assignment = Some(assignment);
         self
     }
@@ -223,7 +224,7 @@ impl Rig {
         self
     }
 
-    /// Lets the agent of that definition lead towards the goal.
+    /// Sets the root agent that works towards the goal.
     #[must_use]
     pub fn lead(mut self, agent: &str) -> Self {
         self.lead = AgentName::new(agent);
@@ -237,7 +238,7 @@ impl Rig {
         self
     }
 
-    /// Puts a file into the person's home, where their own agent definitions are.
+    /// Writes a file to the home directory, where the user.s agent definitions are.
     #[must_use]
     pub fn home_file(mut self, path: &str, text: &str) -> Self {
         let home = self.home.get_or_insert_with(|| TempDir::new().expect("a home"));
@@ -247,7 +248,7 @@ impl Rig {
         self
     }
 
-    /// Lets the project's files choose that model.
+    /// Lets files of the project choose this model.
     #[must_use]
     pub fn allow_model(mut self, name: &str) -> Self {
         self.models_allowed.push(name.to_owned());
@@ -268,20 +269,20 @@ impl Rig {
         self
     }
 
-    /// Asks for a concurrency as a tool call would.
+    /// Sets the concurrency, as a tool call does.
     #[must_use]
     pub const fn concurrency(mut self, concurrency: u64) -> Self {
         self.concurrency = Some(concurrency);
         self
     }
 
-    /// Decides what the person says.
+    /// Gives this answer to every question.
     #[must_use]
     pub fn answer(self, answer: ApproverAnswer) -> Self {
         self.approver(move |_| answer.clone())
     }
 
-    /// Puts someone else in the person's place.
+    /// Sets the approver that answers questions.
     #[must_use]
     pub fn approver(
         mut self,
@@ -291,7 +292,7 @@ impl Rig {
         self
     }
 
-    /// Gives the agents the web, and the policy that lets them use it.
+    /// Gives the agents web access and allows it in the policy.
     #[must_use]
     pub fn web(mut self, web: WebAccess) -> Self {
         self.policy.network = true;
@@ -305,9 +306,9 @@ impl Rig {
         self.disk.clone()
     }
 
-    /// Calls `watch` with every event, so that a test can interfere at an exact moment.
+    /// Calls `watch` with every event, so that a test can act at an exact event.
     #[must_use]
-    pub fn when(
+    pub fn on_event(
         mut self,
         watch: impl FnMut(&Event, &mpsc::Sender<ControlCommand>) + 'static,
     ) -> Self {
@@ -315,36 +316,36 @@ impl Rig {
         self
     }
 
-    /// Delegates the tasks and tells what happened.
-    pub async fn delegate(self) -> Story {
-        self.play(None).await
+    /// Delegates the tasks and returns the trace of the run.
+    pub async fn delegate(self) -> RunTrace {
+        self.run_engine(None).await
     }
 
-    /// Goes on with the run that `journal` holds on a disk of so many bytes.
-    pub async fn resume_within(mut self, journal: &[u8], capacity: usize) -> Story {
-        self.disk = MemoryDisk::holding(journal);
+    /// Resumes the run of `journal` on a disk of `capacity` bytes.
+    pub async fn resume_within(mut self, journal: &[u8], capacity: usize) -> RunTrace {
+        self.disk = MemoryDisk::with_content(journal);
         self.disk.set_capacity(Some(capacity));
-        self.go_on(journal, ResumeRequest::default()).await
+        self.resume_journal(journal, ResumeRequest::default()).await
     }
 
-    /// Goes on with the run that `journal` holds and tells what happened.
-    pub async fn resume(mut self, journal: &[u8], wish: ResumeRequest) -> Story {
-        self.disk = MemoryDisk::holding(journal);
-        self.go_on(journal, wish).await
+    /// Resumes the run of `journal` and returns its trace.
+    pub async fn resume(mut self, journal: &[u8], request: ResumeRequest) -> RunTrace {
+        self.disk = MemoryDisk::with_content(journal);
+        self.resume_journal(journal, request).await
     }
 
-    async fn go_on(self, journal: &[u8], wish: ResumeRequest) -> Story {
+    async fn resume_journal(self, journal: &[u8], request: ResumeRequest) -> RunTrace {
         let first = journal.split(|byte| *byte == b'\n').next().unwrap_or_default();
         let first: serde_json::Value = serde_json::from_slice(first).expect("a first record");
         let run = first["event"]["run"].as_str().expect("a run's beginning");
-        self.play(Some((run.parse().expect("a run's id"), wish))).await
+        self.run_engine(Some((run.parse().expect("a run's id"), request))).await
     }
 
-    async fn play(self, past: Option<(RunId, ResumeRequest)>) -> Story {
+    async fn run_engine(self, past: Option<(RunId, ResumeRequest)>) -> RunTrace {
         let workdir = self.tree();
         let script = self.script;
         let scripted = || Arc::new(ScriptedModel::from_toml(&script).expect("a script")) as _;
-        let model = Watched::new(self.model.unwrap_or_else(scripted));
+        let model = RecordingModel::new(self.model.unwrap_or_else(scripted));
         let setup = EngineSetup {
             policy: self.policy,
             model: Arc::new(model.clone()),
@@ -356,9 +357,11 @@ impl Rig {
             secrets: Vec::new(),
             version: "test".into(),
         };
-        let mut engine = Engine::new(setup).expect("an engine").with_sources(self.wall, chance);
+        let mut engine =
+            Engine::new(setup).expect("an engine").with_sources(self.wall, next_random);
         let home = self.home.as_ref().map(TempDir::path);
-        let user = UserFolders::usual(home, home.map(|home| home.join(".config")).as_deref());
+        let user =
+            UserFolders::default_folders(home, home.map(|home| home.join(".config")).as_deref());
         let roster = find_agents(&workdir, &user).expect("a roster");
         engine = engine.with_agents(roster.agents, &self.models_allowed);
         if let Some(agent) = self.default_agent {
@@ -371,43 +374,43 @@ impl Rig {
             engine = engine.with_spaces(spaces);
         }
         if let Some(guard) = self.guard {
-            engine = engine.holding(guard);
+            engine = engine.with_guard(guard);
         }
         let briefs = engine.briefs(&self.tasks);
         let (sender, receiver) = self.control;
         let events = Rc::new(RefCell::new(Vec::new()));
         let recalled = Rc::new(Cell::new(0));
-        let listener = Listener {
+        let listener = EventRecorder {
             events: Rc::clone(&events),
             recalled: Rc::clone(&recalled),
             watch: self.watch,
             control: sender,
         };
-        let staff = RunHost {
+        let host = RunHost {
             storage: Storage::Memory(self.disk),
             approver: self.approver,
             reporters: vec![Box::new(listener)],
-            narrator: Rc::new(Ends(Rc::clone(&events))),
+            narrator: Rc::new(TaskEndLines(Rc::clone(&events))),
             control: receiver,
         };
         let result = match (past, self.goal) {
-            (Some((run, wish)), _) => engine.resume(run, wish, staff).await,
+            (Some((run, request)), _) => engine.resume(run, request, host).await,
             (None, Some(text)) => {
                 let (agent, system) = (self.lead, "You lead.".to_owned());
-                engine.run(Goal { agent, system, text }, staff).await
+                engine.run(Goal { agent, system, text }, host).await
             }
-            (None, None) => engine.delegate(briefs, self.concurrency, staff).await,
+            (None, None) => engine.delegate(briefs, self.concurrency, host).await,
         };
         let events = events.take();
         let requests = model.requests();
-        Story { events, recalled: recalled.get(), result, requests }
+        RunTrace { events, recalled: recalled.get(), result, requests }
     }
 }
 
-/// Tells a parent agent how its tasks ended, a line each.
-struct Ends(Rc<RefCell<Vec<(Timestamp, Event)>>>);
+/// Reports the end of each task to the parent agent, one line each.
+struct TaskEndLines(Rc<RefCell<Vec<(Timestamp, Event)>>>);
 
-impl Narrator for Ends {
+impl Narrator for TaskEndLines {
     fn results(&self, parent: SessionId, call: u32, _form: ReturnFormat) -> String {
         let events = self.0.borrow();
         let of_call = |event: &Event| match event {
@@ -430,7 +433,7 @@ impl Narrator for Ends {
     }
 }
 
-impl Story {
+impl RunTrace {
     /// Returns how the run ended.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
@@ -468,7 +471,7 @@ impl Story {
 
     /// Returns the one request the model was sent.
     #[must_use]
-    pub fn single_request(&self) -> &Request {
+    pub fn single_request(&self) -> &ModelRequest {
         assert_eq!(self.requests.len(), 1, "expected one request");
         &self.requests[0]
     }
@@ -484,14 +487,14 @@ impl Story {
     }
 }
 
-struct Listener {
+struct EventRecorder {
     events: Rc<RefCell<Vec<(Timestamp, Event)>>>,
     recalled: Rc<Cell<usize>>,
-    watch: Option<Watch>,
+    watch: Option<EventHook>,
     control: mpsc::Sender<ControlCommand>,
 }
 
-impl Reporter for Listener {
+impl Reporter for EventRecorder {
     fn report(&mut self, at: Timestamp, _wall_ms: u64, event: &Event) {
         self.events.borrow_mut().push((at, event.clone()));
         if let Some(watch) = &mut self.watch {
@@ -506,7 +509,7 @@ impl Reporter for Listener {
 }
 
 /// Counts instead of drawing; unique within a process, which is all a run needs.
-fn chance() -> Result<[u8; 6], getrandom::Error> {
+fn next_random() -> Result<[u8; 6], getrandom::Error> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let mut bytes = [0; 6];

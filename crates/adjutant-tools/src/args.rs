@@ -110,7 +110,7 @@ impl<'call> CallArguments<'call> {
     ) -> Result<Option<T>, ToolArgumentError> {
         let field = self.fields.iter().find(|field| field.name == name);
         let (Some(reader), Some(field)) = (&self.reader, field) else { return Ok(None) };
-        let given = field.spellings().find(|spelling| reader.filled(spelling).is_some());
+        let given = field.spellings().find(|spelling| reader.non_null(spelling).is_some());
         let read = given.map(|spelling| reader.optional(spelling, convert)).transpose();
         Ok(read.map_err(|fault| ToolArgumentError(fault.to_string()))?.flatten())
     }

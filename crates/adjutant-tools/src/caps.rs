@@ -1,4 +1,4 @@
-//! Limits of a tool call.
+//! The limits of one tool call: how much it may read, search and return.
 
 /// The limits of one tool call, all inclusive. The result says what a limit cut off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -47,7 +47,7 @@ impl fmt::Debug for CustomTools {
 }
 
 /// Cuts a result to the size limit of the built-in tools.
-pub(crate) fn capped(mut output: ToolCallResult, bytes: usize) -> ToolCallResult {
+pub(crate) fn cut_to_limit(mut output: ToolCallResult, bytes: usize) -> ToolCallResult {
     if output.text.len() > bytes {
         output.text.truncate(output.text.floor_char_boundary(bytes));
         remark(&mut output.text, format_args!("cut after {bytes} bytes"));

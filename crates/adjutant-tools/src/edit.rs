@@ -20,7 +20,12 @@ pub(crate) struct EditedText {
 }
 
 /// Replaces `old` by `new`: the only match, or every match if `all` is set.
-pub(crate) fn edited(text: &str, old: &str, new: &str, all: bool) -> Result<EditedText, String> {
+pub(crate) fn replace_text(
+    text: &str,
+    old: &str,
+    new: &str,
+    all: bool,
+) -> Result<EditedText, String> {
     if old == new {
         return Err("`old_string` and `new_string` are equal; nothing would change".to_owned());
     }
@@ -159,7 +164,7 @@ mod tests {
             ("aaa", "aa", "b", true, "ba", vec![1]),
             ("\u{feff}first\n", "first", "1st", false, "\u{feff}1st\n", vec![1]),
         ] {
-            let edit = edited(text, old, new, all).unwrap();
+            let edit = replace_text(text, old, new, all).unwrap();
             assert_eq!((edit.text.as_str(), edit.lines), (after, lines), "{text:?} {old:?}");
         }
     }
@@ -177,19 +182,19 @@ mod tests {
             ("", "a", "the file is empty"),
             ("a\n", "\n\n\n", "blank"),
         ] {
-            let why = edited(text, old, "new", false).unwrap_err();
+            let why = replace_text(text, old, "new", false).unwrap_err();
             assert!(why.contains(hint), "{old:?}: {why}");
         }
-        let why = edited("a", "a", "a", false).unwrap_err();
+        let why = replace_text("a", "a", "a", false).unwrap_err();
         assert!(why.contains("equal"), "{why}");
         let many = "x\n".repeat(1_000);
-        let why = edited(&many, "x", "y", false).unwrap_err();
+        let why = replace_text(&many, "x", "y", false).unwrap_err();
         assert!(why.contains("1,000 times") && why.contains("10, …"), "{why}");
     }
 
     #[test]
     fn a_long_file_is_searched_in_no_time() {
         let text = format!("{}\n", "let value = compute(index);".repeat(40)).repeat(7_000);
-        assert!(edited(&text, "let value = compute(other)!", "", false).is_err());
+        assert!(replace_text(&text, "let value = compute(other)!", "", false).is_err());
     }
 }

@@ -155,7 +155,7 @@ impl<'call> FileMatches<'call> {
         let at = if is_match { self.position(masked.as_bytes()) } else { 0 };
         let before = masked.floor_char_boundary(at.saturating_sub(max / 4));
         let rest = &masked[before..];
-        let shown = show::cut(rest, max);
+        let shown = show::first_chars(rest, max);
         let head = if before > 0 { "…" } else { "" };
         let tail = if shown.is_some() || is_cut { "…" } else { "" };
         format!("{head}{}{tail} [part of {} bytes]", shown.unwrap_or(rest), bytes.len())

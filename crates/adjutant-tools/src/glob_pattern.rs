@@ -47,7 +47,7 @@ impl GlobPattern {
             Some(rest) => (true, rest),
             None => (false, text),
         };
-        let anchored = anchored(text);
+        let anchored = anchor(text);
         let glob = GlobBuilder::new(&anchored)
             .literal_separator(true)
             .empty_alternates(true)
@@ -78,7 +78,7 @@ fn below_root<'text>(text: &'text str, root: &Root) -> &'text str {
     below.unwrap_or(text)
 }
 
-fn anchored(text: &str) -> String {
+fn anchor(text: &str) -> String {
     let text = text.strip_prefix("./").unwrap_or(text);
     match text.strip_prefix('/') {
         Some(rest) => rest.to_owned(),

@@ -56,7 +56,7 @@ pub(crate) fn grep(call: &ToolCallContext<'_>) -> Result<ToolCallResult, ToolArg
         mode,
         limit: limit.unwrap_or(usize::MAX).min(call.caps.grep_matches),
         text: String::new(),
-        tally: GrepCounts::default(),
+        tally: GrepSummary::default(),
         touched: Vec::new(),
     };
     let written = args.text("path")?.unwrap_or_default();
@@ -110,7 +110,7 @@ fn searcher(context: u64) -> Searcher {
         .build()
 }
 
-/// A running search.
+/// The state of one Grep call: what it searches for, how much it may return, and the text so far.
 struct GrepSearch<'call> {
     call: &'call ToolCallContext<'call>,
     matcher: &'call RegexMatcher,
@@ -119,13 +119,13 @@ struct GrepSearch<'call> {
     /// The maximum number of matching lines, or files, to return.
     limit: usize,
     text: String,
-    tally: GrepCounts,
+    tally: GrepSummary,
     touched: Vec<String>,
 }
 
-/// The counters of a search.
+/// What a search visited and left out, for the remarks after the results.
 #[derive(Default)]
-struct GrepCounts {
+struct GrepSummary {
     searched: usize,
     matching_files: usize,
     matches: usize,

@@ -39,7 +39,7 @@ pub(crate) struct IgnoreRules {
     pub(crate) broken: usize,
 }
 
-/// The rules of one directory.
+/// The ignore rules that one directory adds: `.ignore`, `.gitignore` and `info/exclude`.
 #[derive(Debug)]
 struct DirectoryRules {
     /// The length of the directory's path, which is stripped from a path relative to the root.

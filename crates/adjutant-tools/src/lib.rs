@@ -42,7 +42,7 @@ pub use custom_tools::CustomTool;
 pub use mask::Masker;
 pub use name::ToolName;
 pub use output::ToolCallResult;
-pub use run::Confinement;
+pub use run::{Confinement, ToolAvailability};
 pub use toolbox::{ApprovedHosts, Toolbox};
 pub use web::{Resolver, SearchEndpoint, SystemResolver, WebAccess, WebCaps, WebError};
 pub use write::PreparedWrite;

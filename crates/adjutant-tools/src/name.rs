@@ -1,4 +1,4 @@
-//! The names of all tools.
+//! The built-in tools, by the names that models use.
 
 use std::fmt;
 

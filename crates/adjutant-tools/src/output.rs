@@ -2,6 +2,8 @@
 
 use std::fmt::Display;
 
+use adjutant_core::CommandExit;
+
 /// The result of a tool call, for the model and for the engine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolCallResult {
@@ -15,6 +17,8 @@ pub struct ToolCallResult {
     pub touched: Vec<String>,
     /// For Run: the level of the sandbox: `full`, `off`, or what is missing.
     pub sandbox: Option<String>,
+    /// For Run: how the command ended, if it ran.
+    pub exit: Option<CommandExit>,
 }
 
 impl ToolCallResult {

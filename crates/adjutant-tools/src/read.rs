@@ -94,7 +94,7 @@ struct FilePage<'call> {
     end: PageEnd,
 }
 
-/// Why reading ended.
+/// Why a Read returned no more lines.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PageEnd {
     OfFile,
@@ -188,7 +188,7 @@ impl<'call> FilePage<'call> {
             return self.push_text(&text);
         }
         let masked = self.call.masker.mask(&text);
-        match show::cut(&masked, max) {
+        match show::first_chars(&masked, max) {
             Some(head) => {
                 self.push_text(&format!("{head}…"));
                 self.cut_count += 1;

@@ -64,7 +64,7 @@ pub(crate) fn path_error(written: &str, error: &PathError) -> String {
                 "`{shown}` is a record or a setting of adjutant itself, or of the user's agents; no agent may write it"
             )
         }
-        PathError::Exists => format!("`{shown}` has appeared meanwhile; read it first"),
+        PathError::Exists => format!("`{shown}` was created in the meantime; read it first"),
         PathError::ReadOnly => format!("`{shown}` is read-only"),
         PathError::TooLarge { max_bytes } => {
             format!("`{shown}` has more than {max_bytes} bytes, the most that is taken")
@@ -88,7 +88,7 @@ pub(crate) fn decode(bytes: &[u8], is_whole: bool) -> (Cow<'_, str>, bool) {
 }
 
 /// Returns the first `max` characters of `text` if it is longer.
-pub(crate) fn cut(text: &str, max: usize) -> Option<&str> {
+pub(crate) fn first_chars(text: &str, max: usize) -> Option<&str> {
     if text.len() <= max {
         return None;
     }

@@ -15,13 +15,13 @@ use adjutant_workspace::{MissingParents, OpenedFile, PathError, RelPath, Root};
 use serde_json::Value;
 
 use crate::args::brief;
-use crate::custom_tools::{CustomTool, CustomTools, capped};
+use crate::custom_tools::{CustomTool, CustomTools, cut_to_limit};
 use crate::output::ToolCallResult;
 use crate::run::TimeoutLimit;
 use crate::web::{WebAccess, fetch, search};
 use crate::{
-    Confinement, Masker, PreparedWrite, ToolCaps, ToolName, glob, grep, note, read, run, spec,
-    write,
+    Confinement, Masker, PreparedWrite, ToolAvailability, ToolCaps, ToolName, glob, grep, note,
+    read, run, spec, write,
 };
 
 /// The tools for one root directory.
@@ -35,6 +35,7 @@ pub struct Toolbox {
     // A std mutex: held while one file is read and replaced, on threads that may block.
     writing: Arc<Mutex<()>>,
     locks: RootLocks,
+    availability: ToolAvailability,
 }
 
 /// The write locks of all roots of related toolboxes, by the identity of the root.
@@ -47,6 +48,8 @@ pub(crate) struct ToolCallContext<'call> {
     pub(crate) masker: &'call Masker,
     pub(crate) arguments: &'call Value,
     pub(crate) should_stop: &'call dyn Fn() -> bool,
+    /// What to say about a program that is not there.
+    pub(crate) availability: &'call ToolAvailability,
     /// The hosts that a fetch may contact; absent if every public host is allowed.
     pub(crate) approved: Option<ApprovedHosts<'call>>,
 }
@@ -76,7 +79,8 @@ impl Toolbox {
         let (masker, own, locks) =
             (Masker::default(), CustomTools::default(), RootLocks::default());
         let writing = lock_of(&locks, &root);
-        Self { root, caps, masker, web: None, own, writing, locks }
+        let availability = ToolAvailability::default();
+        Self { root, caps, masker, web: None, own, writing, locks, availability }
     }
 
     /// Makes the same tools for another root, such as a workspace.
@@ -84,7 +88,7 @@ impl Toolbox {
     /// Toolboxes that are derived from each other and have the same root write one at a time.
     #[must_use]
     pub fn with_root(&self, root: Root) -> Self {
-        let Self { root: _, caps, masker, web, own, writing: _, locks } = self;
+        let Self { root: _, caps, masker, web, own, writing: _, locks, availability } = self;
         Self {
             writing: lock_of(locks, &root),
             root,
@@ -93,7 +97,13 @@ impl Toolbox {
             web: web.clone(),
             own: own.clone(),
             locks: Arc::clone(locks),
+            availability: availability.clone(),
         }
+    }
+
+    /// Sets what a command that misses a program is told about toolchains.
+    pub fn set_tool_availability(&mut self, availability: ToolAvailability) {
+        self.availability = availability;
     }
 
     /// Makes a directory inaccessible to all tools that open files.
@@ -131,7 +141,8 @@ impl Toolbox {
     /// one.
     #[must_use]
     pub fn specs(&self) -> Vec<ToolSpec> {
-        let offered = ToolName::ALL.into_iter().filter(|tool| self.missing(*tool).is_none());
+        let offered =
+            ToolName::ALL.into_iter().filter(|tool| self.unavailable_reason(*tool).is_none());
         offered
             .filter_map(|tool| spec::of(tool, &self.caps))
             .chain(self.own.specs().cloned())
@@ -179,8 +190,9 @@ impl Toolbox {
         approved: Option<ApprovedHosts<'_>>,
         should_stop: &dyn Fn() -> bool,
     ) -> ToolCallResult {
-        let Self { root, caps, masker, web, .. } = self;
-        let call = ToolCallContext { root, caps, masker, arguments, should_stop, approved };
+        let Self { root, caps, masker, web, availability, .. } = self;
+        let call =
+            ToolCallContext { root, caps, masker, arguments, should_stop, availability, approved };
         let output = match (name, web) {
             (ToolName::Read, _) => read::read(&call),
             (ToolName::Grep, _) => grep::grep(&call),
@@ -203,7 +215,7 @@ impl Toolbox {
                 _,
             ) => Ok(self.not_available(name)),
         };
-        self.masked(output.unwrap_or_else(ToolCallResult::error))
+        self.mask_result(output.unwrap_or_else(ToolCallResult::error))
     }
 
     /// Executes a call by tool name; the error for an unknown name lists the known ones.
@@ -218,12 +230,15 @@ impl Toolbox {
             Some(name) => self.call(name, arguments, should_stop),
             None if let Some(tool) = self.own.find(name) => {
                 // Masked before it is cut, because part of a secret would not be recognized.
-                capped(self.masked(tool.run(arguments, should_stop)), self.caps.read_bytes)
+                cut_to_limit(
+                    self.mask_result(tool.run(arguments, should_stop)),
+                    self.caps.read_bytes,
+                )
             }
             None => {
                 let (name, available) = (brief(name), self.available());
                 let text = format!("unknown tool `{name}`; available: {available}");
-                self.masked(ToolCallResult::error(text))
+                self.mask_result(ToolCallResult::error(text))
             }
         }
     }
@@ -240,7 +255,7 @@ impl Toolbox {
             return PreparedWrite::Answer(self.call_by_name(name, arguments, &|| false));
         };
         match write::prepare(&self.as_call(arguments, &|| false), tool, writes) {
-            PreparedWrite::Answer(output) => PreparedWrite::Answer(self.masked(output)),
+            PreparedWrite::Answer(output) => PreparedWrite::Answer(self.mask_result(output)),
             change @ PreparedWrite::Change { .. } => change,
         }
     }
@@ -264,7 +279,7 @@ impl Toolbox {
         // Without the lock, two calls that read the same file would both replace it, and one change would be
         // lost.
         let _alone = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        self.masked(write::commit(&call, tool, writes, change, OsStr::new(temp)))
+        self.mask_result(write::commit(&call, tool, writes, change, OsStr::new(temp)))
     }
 
     /// Runs a command under `confinement` and waits for its end; blocks.
@@ -284,7 +299,7 @@ impl Toolbox {
         let call = self.as_call(arguments, &|| false);
         let longest = TimeoutLimit::OfAgent;
         let output = run::run(&call, longest, confinement, environment, cancel, on_output);
-        self.masked(output.unwrap_or_else(ToolCallResult::error))
+        self.mask_result(output.unwrap_or_else(ToolCallResult::error))
     }
 
     /// Like [`Toolbox::run`], for the user's verify command, whose `timeout` is not limited.
@@ -300,7 +315,7 @@ impl Toolbox {
         let call = self.as_call(arguments, &|| false);
         let longest = TimeoutLimit::AsAsked;
         let output = run::run(&call, longest, confinement, environment, cancel, on_output);
-        self.masked(output.unwrap_or_else(ToolCallResult::error))
+        self.mask_result(output.unwrap_or_else(ToolCallResult::error))
     }
 
     /// Returns the hash of a file's content; `None` if there is no file.
@@ -308,7 +323,7 @@ impl Toolbox {
     /// # Errors
     ///
     /// If the file cannot be read.
-    pub fn look(&self, path: &str) -> Result<Option<String>, PathError> {
+    pub fn content_hash(&self, path: &str) -> Result<Option<String>, PathError> {
         let path = self.root.relative(path)?;
         let place = self.root.file_target(&RelPath::default(), &path, MissingParents::Leave)?;
         Ok(place.read(self.caps.write_bytes)?.map(|image| content_hash(&image.bytes)))
@@ -330,29 +345,30 @@ impl Toolbox {
         arguments: &'call Value,
         should_stop: &'call dyn Fn() -> bool,
     ) -> ToolCallContext<'call> {
-        let Self { root, caps, masker, .. } = self;
-        ToolCallContext { root, caps, masker, arguments, should_stop, approved: None }
+        let Self { root, caps, masker, availability, .. } = self;
+        ToolCallContext { root, caps, masker, arguments, should_stop, availability, approved: None }
     }
 
-    fn masked(&self, output: ToolCallResult) -> ToolCallResult {
-        let ToolCallResult { text, is_error, notes, touched, sandbox } = output;
+    fn mask_result(&self, output: ToolCallResult) -> ToolCallResult {
+        let ToolCallResult { text, is_error, notes, touched, sandbox, exit } = output;
         ToolCallResult {
             text: self.masker.mask_owned(text),
             is_error,
             notes: notes.map(|line| self.masker.mask_owned(line)),
             touched: touched.into_iter().map(|path| self.masker.mask_owned(path)).collect(),
             sandbox,
+            exit,
         }
     }
 
     fn not_available(&self, name: ToolName) -> ToolCallResult {
-        let why = self.missing(name).unwrap_or("not available");
+        let why = self.unavailable_reason(name).unwrap_or("not available");
         let available = self.available();
         ToolCallResult::error(format!("`{name}` is {why}; available: {available}"))
     }
 
     /// Returns why a tool is not available here; `None` if it is.
-    fn missing(&self, name: ToolName) -> Option<&'static str> {
+    fn unavailable_reason(&self, name: ToolName) -> Option<&'static str> {
         match name {
             ToolName::Read
             | ToolName::Grep
@@ -380,7 +396,7 @@ impl Toolbox {
         let ours = ToolName::ALL
             .into_iter()
             .filter(|tool| !matches!(tool, ToolName::Edit | ToolName::Write | ToolName::Run))
-            .filter(|tool| self.missing(*tool).is_none());
+            .filter(|tool| self.unavailable_reason(*tool).is_none());
         let mut names: Vec<&str> = ours.map(ToolName::as_str).collect();
         names.extend(self.own.specs().map(|spec| spec.name.as_str()));
         names.join(", ")

@@ -11,7 +11,7 @@ use adjutant_core::{ContentChange, WriteScope, content_hash};
 use adjutant_workspace::{FileImage, FileKind, FileTarget, MissingParents, PathError, RelPath};
 
 use crate::args::{ArgumentNames, CallArguments, ToolArgumentError, brief};
-use crate::edit::{EditedText, edited};
+use crate::edit::{EditedText, replace_text};
 use crate::mask::OPENING;
 use crate::output::{ToolCallResult, count};
 use crate::toolbox::ToolCallContext;
@@ -104,7 +104,7 @@ pub(crate) fn commit(
     let shown = &change.path;
     if before != change.before || after != change.after {
         return ToolCallResult::error(format!(
-            "`{shown}` was changed by someone else meanwhile and was left as it is; read it again"
+            "`{shown}` was changed by someone else in the meantime and was not written; read it again"
         ));
     }
     if (call.should_stop)() {
@@ -130,8 +130,8 @@ fn plan(
     };
     let fields: &'static [ArgumentNames] =
         if tool == ToolName::Edit { &EDIT_FIELDS } else { &WRITE_FIELDS };
-    let args = CallArguments::new(tool, call.arguments, fields).map_err(words)?;
-    let written = args.required("file_path").map_err(words)?;
+    let args = CallArguments::new(tool, call.arguments, fields).map_err(argument_error)?;
+    let written = args.required("file_path").map_err(argument_error)?;
     let refused = |error: &PathError| {
         if matches!(error, PathError::Outside) && !below.is_empty() {
             let shown = brief(&written);
@@ -177,7 +177,7 @@ fn is_ours(path: &Path) -> bool {
         })
 }
 
-fn words(error: ToolArgumentError) -> WriteErrorText {
+fn argument_error(error: ToolArgumentError) -> WriteErrorText {
     error.0
 }
 
@@ -186,7 +186,7 @@ fn whole_text(
     image: Option<&FileImage>,
     shown: &str,
 ) -> Result<(Vec<u8>, String), WriteErrorText> {
-    let content = args.text("content").map_err(words)?;
+    let content = args.text("content").map_err(argument_error)?;
     // An empty file is a file; a call that forgot its content is not one for it.
     let content = content.ok_or("`content` is required; it may be empty".to_owned())?;
     check_masks(&content, image)?;
@@ -201,10 +201,10 @@ fn change_text(
     image: Option<&FileImage>,
     shown: &str,
 ) -> Result<(Vec<u8>, String), WriteErrorText> {
-    let old = args.required("old_string").map_err(words)?;
-    let new = args.text("new_string").map_err(words)?;
+    let old = args.required("old_string").map_err(argument_error)?;
+    let new = args.text("new_string").map_err(argument_error)?;
     let new = new.ok_or("`new_string` is required; it may be empty".to_owned())?;
-    let all = args.switch("replace_all").map_err(words)?;
+    let all = args.switch("replace_all").map_err(argument_error)?;
     let image = image.ok_or_else(|| {
         format!("`{shown}` does not exist; find paths with Glob, or create it with Write")
     })?;
@@ -220,7 +220,7 @@ fn change_text(
         ));
     }
     let EditedText { text, lines } =
-        edited(text, &old, &new, all).map_err(|why| format!("`{shown}`: {why}"))?;
+        replace_text(text, &old, &new, all).map_err(|why| format!("`{shown}`: {why}"))?;
     let numbers: Vec<String> = lines.iter().take(10).map(usize::to_string).collect();
     let more = if lines.len() > numbers.len() { ", …" } else { "" };
     let told = format!(

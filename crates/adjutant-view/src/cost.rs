@@ -2,6 +2,9 @@
 //!
 //! All numbers come from the same fold: the root's inclusive cost equals the total, which is the sum of all
 //! settlements.
+//!
+//! [`CostJson`] is the whole report: a [`NodeCostJson`] per node, a [`CostSumJson`] per agent and
+//! per model, and a [`TotalCostJson`].
 
 use std::collections::BTreeMap;
 
@@ -98,15 +101,15 @@ fn total(all: &Spend) -> String {
 }
 
 fn by_agent(scope: &[&Delegation]) -> Vec<(String, Spend)> {
-    sums(scope.iter().map(|node| (node.agent.to_string(), node.own)))
+    sum_by_name(scope.iter().map(|node| (node.agent.to_string(), node.own)))
 }
 
 fn by_model(scope: &[&Delegation]) -> Vec<(String, Spend)> {
-    sums(scope.iter().flat_map(|node| node.by_model()))
+    sum_by_name(scope.iter().flat_map(|node| node.by_model()))
 }
 
 /// Sums the costs per name, the most expensive first.
-fn sums(spent: impl Iterator<Item = (String, Spend)>) -> Vec<(String, Spend)> {
+fn sum_by_name(spent: impl Iterator<Item = (String, Spend)>) -> Vec<(String, Spend)> {
     let mut sums: BTreeMap<String, Spend> = BTreeMap::new();
     for (name, spend) in spent.filter(|(_, spend)| spend.calls > 0) {
         let sum = sums.entry(name).or_default();
@@ -129,11 +132,11 @@ pub struct CostJson {
     /// All nodes, parents before children.
     pub nodes: Vec<NodeCostJson>,
     /// The own cost of each agent, the most expensive first.
-    pub by_agent: Vec<SumJson>,
+    pub by_agent: Vec<CostSumJson>,
     /// The cost of each model, the most expensive first.
-    pub by_model: Vec<SumJson>,
+    pub by_model: Vec<CostSumJson>,
     /// The total.
-    pub total: TotalJson,
+    pub total: TotalCostJson,
 }
 
 /// The cost of one node.
@@ -159,7 +162,7 @@ pub struct NodeCostJson {
 
 /// The cost of one agent or model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct SumJson {
+pub struct CostSumJson {
     /// The agent or model.
     pub name: String,
     /// The number of settled model calls.
@@ -171,7 +174,7 @@ pub struct SumJson {
 
 /// The cost of a whole run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct TotalJson {
+pub struct TotalCostJson {
     /// The number of settled model calls.
     pub calls: u64,
     /// The tokens.
@@ -196,7 +199,7 @@ pub fn json(view: &RunView, of: Option<SessionId>) -> CostJson {
         nodes: scope.iter().map(|node| node_json(node)).collect(),
         by_agent: by_agent(&scope).iter().map(sum_json).collect(),
         by_model: by_model(&scope).iter().map(sum_json).collect(),
-        total: TotalJson {
+        total: TotalCostJson {
             calls: all.calls,
             usage: all.usage.into(),
             cost_usd: all.known_usd(),
@@ -220,6 +223,6 @@ fn node_json(node: &Delegation) -> NodeCostJson {
     }
 }
 
-fn sum_json((name, spend): &(String, Spend)) -> SumJson {
-    SumJson { name: name.clone(), calls: spend.calls, spent: spend.into() }
+fn sum_json((name, spend): &(String, Spend)) -> CostSumJson {
+    CostSumJson { name: name.clone(), calls: spend.calls, spent: spend.into() }
 }

@@ -2,8 +2,10 @@
 //!
 //! This is the `delegation.jsonl` that other tools write beside their runs, with the same field names. It is
 //! rendered from the journal and never read back. Start at [`line()`].
+//!
+//! A [`DelegationLine`] is one line of it: a [`DelegationStart`] or a [`DelegationEnd`].
 
-use adjutant_core::{Code, Event, Outcome, SessionId, State, Usd};
+use adjutant_core::{DelegationState, ErrorCode, Event, Outcome, SessionId, Usd};
 use serde::Serialize;
 
 use crate::run::{Delegation, RunView};
@@ -78,8 +80,10 @@ pub fn line(view: &RunView, entry: &TimedEvent<'_>) -> Option<DelegationLine> {
     }
     let parent = node.parent.and_then(|parent| view.delegation(parent))?;
     let (status, beginning, end) = match node.state {
-        State::Ended(outcome) => (status(outcome, node), None, Some(end_of(node, outcome))),
-        State::AwaitingApproval | State::Queued | State::Running => {
+        DelegationState::Ended(outcome) => {
+            (status(outcome, node), None, Some(end_of(node, outcome)))
+        }
+        DelegationState::AwaitingApproval | DelegationState::Queued | DelegationState::Running => {
             let worktree_path = node.space.as_ref().map(|space| space.path.clone());
             let beginning = DelegationStart { description: node.task.clone(), worktree_path };
             ("started", Some(beginning), None)
@@ -110,8 +114,10 @@ const fn is_start_or_end(node: &Delegation, event: &Event) -> bool {
         return node.space.is_none();
     }
     matches!(event, Event::Refused { .. })
-        || (matches!(event, Event::SpaceMade { .. }) && matches!(node.state, State::Running))
-        || (matches!(event, Event::SpaceKept { .. }) && matches!(node.state, State::Ended(_)))
+        || (matches!(event, Event::SpaceMade { .. })
+            && matches!(node.state, DelegationState::Running))
+        || (matches!(event, Event::SpaceKept { .. })
+            && matches!(node.state, DelegationState::Ended(_)))
 }
 
 fn story(node: &Delegation) -> String {
@@ -124,7 +130,7 @@ fn status(outcome: Outcome, node: &Delegation) -> &'static str {
         Outcome::Completed => "completed",
         Outcome::Cancelled => "cancelled",
         Outcome::Partial | Outcome::Failed
-            if matches!(code, Some(Code::Timeout | Code::Stalled)) =>
+            if matches!(code, Some(ErrorCode::Timeout | ErrorCode::Stalled)) =>
         {
             "timeout"
         }

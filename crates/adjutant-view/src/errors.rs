@@ -3,16 +3,19 @@
 //! Nothing is stored: an error is a delegation that failed, was refused, or was interrupted by the death
 //! of its process. Its id is derived from the records. Each entry says where it happened (`context`),
 //! through which agents (`trajectory`) and what to do about it (`recovery`). Start at [`of_run`].
+//!
+//! [`ErrorsJson`] is the list, [`ErrorJson`] one entry with its [`ErrorContextJson`],
+//! [`ErrorTrajectoryJson`] and [`ErrorRecoveryJson`].
 
 use std::fmt::Write;
 
-use adjutant_core::{Code, Outcome, Preset, Reason, RunId, SessionId, State};
+use adjutant_core::{DelegationState, ErrorCode, Outcome, OutcomeReason, Preset, RunId, SessionId};
 use adjutant_formats::contract::{ErrorType, WireWord};
 use serde::Serialize;
 
 use crate::layout::{bracketed, fit};
 use crate::palette::{Palette, TextStyle};
-use crate::run::{Delegation, Fault, Liveness, RunView, fault_id};
+use crate::run::{Delegation, DelegationError, ProcessLiveness, RunView, fault_id};
 use crate::sanitize;
 use crate::time_text::rfc3339;
 use crate::wire::VERSION;
@@ -56,18 +59,18 @@ pub struct ErrorJson {
     /// What happened, with the relevant numbers.
     pub message: String,
     /// Where it happened.
-    pub context: ContextJson,
+    pub context: ErrorContextJson,
     /// The agents from the root to the one that failed.
-    pub trajectory: TrajectoryJson,
+    pub trajectory: ErrorTrajectoryJson,
     /// What to do about it.
-    pub recovery: RecoveryJson,
+    pub recovery: ErrorRecoveryJson,
     /// `unfixed` or `fixed`.
     pub fix_status: &'static str,
 }
 
 /// Where an error happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct ContextJson {
+pub struct ErrorContextJson {
     /// The delegation.
     pub session_id: SessionId,
     /// The run.
@@ -80,7 +83,7 @@ pub struct ContextJson {
 
 /// The field `trajectory` of an error: the agents from the root down to the one that failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct TrajectoryJson {
+pub struct ErrorTrajectoryJson {
     /// The agents from the root to the failed one.
     pub delegation_path: Vec<String>,
     /// The depth at which it failed.
@@ -89,7 +92,7 @@ pub struct TrajectoryJson {
 
 /// What to do about an error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct RecoveryJson {
+pub struct ErrorRecoveryJson {
     /// What to do next.
     pub suggested_action: String,
     /// Whether a retry can help.
@@ -111,10 +114,12 @@ pub const FIXED: &str = "fixed";
 /// Returns the errors of a run in the order they happened. Delegations that a dead run left unfinished come
 /// last.
 #[must_use]
-pub fn of_run(view: &RunView, liveness: Liveness) -> Vec<ErrorJson> {
+pub fn of_run(view: &RunView, liveness: ProcessLiveness) -> Vec<ErrorJson> {
     let Some(run) = view.run() else { return Vec::new() };
     let left_behind = |node: &&Delegation| {
-        node.state == State::Running && liveness == Liveness::Dead && view.outcome().is_none()
+        node.state == DelegationState::Running
+            && liveness == ProcessLiveness::Dead
+            && view.outcome().is_none()
     };
     // A root without a model only stands for those below it.
     let works = |node: &&Delegation| node.parent.is_some() || node.model.is_some();
@@ -124,20 +129,20 @@ pub fn of_run(view: &RunView, liveness: Liveness) -> Vec<ErrorJson> {
     faults.chain(interrupted).filter_map(|fault| error(view, run, &fault)).collect()
 }
 
-fn interruption(view: &RunView, run: RunId, node: &Delegation) -> Fault {
+fn interruption(view: &RunView, run: RunId, node: &Delegation) -> DelegationError {
     let moment = view.latest();
     let session = node.session;
-    let reason = Reason {
-        code: Code::Interrupted,
+    let reason = OutcomeReason {
+        code: ErrorCode::Interrupted,
         message: "The process that ran it is gone.".into(),
         recommendation: format!("`adjutant resume {run}` continues it."),
         recoverable: true,
     };
     let id = fault_id(run, session, moment, reason.code.as_str());
-    Fault { id, session, moment, reason, as_returned: None }
+    DelegationError { id, session, moment, reason, as_returned: None }
 }
 
-fn error(view: &RunView, run: RunId, fault: &Fault) -> Option<ErrorJson> {
+fn error(view: &RunView, run: RunId, fault: &DelegationError) -> Option<ErrorJson> {
     let node = view.delegation(fault.session)?;
     let root = view.root()?;
     let reason = &fault.reason;
@@ -152,17 +157,17 @@ fn error(view: &RunView, run: RunId, fault: &Fault) -> Option<ErrorJson> {
         severity: severity(&node.state, reason.code).word(),
         code,
         message: reason.message.clone(),
-        context: ContextJson {
+        context: ErrorContextJson {
             session_id: fault.session,
             run,
             command: root.agent.to_string(),
             task: task_of(view, node),
         },
-        trajectory: TrajectoryJson {
+        trajectory: ErrorTrajectoryJson {
             delegation_path: view.path(node),
             failed_at_depth: node.depth,
         },
-        recovery: RecoveryJson {
+        recovery: ErrorRecoveryJson {
             suggested_action: reason.recommendation.clone(),
             auto_recoverable: reason.recoverable,
         },
@@ -245,69 +250,69 @@ impl Severity {
     }
 }
 
-const fn severity(state: &State, code: Code) -> Severity {
-    if matches!(state, State::Ended(Outcome::Refused)) {
+const fn severity(state: &DelegationState, code: ErrorCode) -> Severity {
+    if matches!(state, DelegationState::Ended(Outcome::Refused)) {
         return Severity::Low;
     }
     match code {
-        Code::DiskFull | Code::Internal => Severity::Critical,
-        Code::ValidationFailed
-        | Code::ToolUnavailable
-        | Code::BuildError
-        | Code::StatusSyncFailed
-        | Code::GitCommitFailed
-        | Code::UnknownError
-        | Code::Interrupted
-        | Code::ProviderError => Severity::High,
-        Code::Timeout
-        | Code::Stalled
-        | Code::ContextExhausted
-        | Code::BudgetExceeded
-        | Code::LoopDetected
-        | Code::FileNotFound => Severity::Medium,
-        Code::DelegationDisabled
-        | Code::UnknownParent
-        | Code::UnknownAgent
-        | Code::CycleDetected
-        | Code::MaxDepthExceeded
-        | Code::MaxDelegationsExceeded
-        | Code::RightsExceeded
-        | Code::ContextBudgetExceeded
-        | Code::TimeExceeded
-        | Code::QueueFull
-        | Code::ApprovalDenied
-        | Code::Cancelled => Severity::Low,
+        ErrorCode::DiskFull | ErrorCode::Internal => Severity::Critical,
+        ErrorCode::ValidationFailed
+        | ErrorCode::ToolUnavailable
+        | ErrorCode::BuildError
+        | ErrorCode::StatusSyncFailed
+        | ErrorCode::GitCommitFailed
+        | ErrorCode::UnknownError
+        | ErrorCode::Interrupted
+        | ErrorCode::ProviderError => Severity::High,
+        ErrorCode::Timeout
+        | ErrorCode::Stalled
+        | ErrorCode::ContextExhausted
+        | ErrorCode::BudgetExceeded
+        | ErrorCode::LoopDetected
+        | ErrorCode::FileNotFound => Severity::Medium,
+        ErrorCode::DelegationDisabled
+        | ErrorCode::UnknownParent
+        | ErrorCode::UnknownAgent
+        | ErrorCode::CycleDetected
+        | ErrorCode::MaxDepthExceeded
+        | ErrorCode::MaxDelegationsExceeded
+        | ErrorCode::RightsExceeded
+        | ErrorCode::ContextBudgetExceeded
+        | ErrorCode::TimeExceeded
+        | ErrorCode::QueueFull
+        | ErrorCode::ApprovalDenied
+        | ErrorCode::Cancelled => Severity::Low,
     }
 }
 
-const fn type_of(code: Code) -> ErrorType {
+const fn type_of(code: ErrorCode) -> ErrorType {
     match code {
-        Code::Timeout | Code::Stalled | Code::TimeExceeded => ErrorType::Timeout,
-        Code::ToolUnavailable => ErrorType::ToolUnavailable,
-        Code::ValidationFailed
-        | Code::DelegationDisabled
-        | Code::UnknownParent
-        | Code::UnknownAgent
-        | Code::CycleDetected
-        | Code::MaxDepthExceeded
-        | Code::MaxDelegationsExceeded
-        | Code::RightsExceeded
-        | Code::ContextBudgetExceeded
-        | Code::QueueFull
-        | Code::ApprovalDenied => ErrorType::Validation,
-        Code::BudgetExceeded
-        | Code::BuildError
-        | Code::FileNotFound
-        | Code::StatusSyncFailed
-        | Code::GitCommitFailed
-        | Code::UnknownError
-        | Code::ContextExhausted
-        | Code::LoopDetected
-        | Code::Cancelled
-        | Code::Interrupted
-        | Code::ProviderError
-        | Code::DiskFull
-        | Code::Internal => ErrorType::Execution,
+        ErrorCode::Timeout | ErrorCode::Stalled | ErrorCode::TimeExceeded => ErrorType::Timeout,
+        ErrorCode::ToolUnavailable => ErrorType::ToolUnavailable,
+        ErrorCode::ValidationFailed
+        | ErrorCode::DelegationDisabled
+        | ErrorCode::UnknownParent
+        | ErrorCode::UnknownAgent
+        | ErrorCode::CycleDetected
+        | ErrorCode::MaxDepthExceeded
+        | ErrorCode::MaxDelegationsExceeded
+        | ErrorCode::RightsExceeded
+        | ErrorCode::ContextBudgetExceeded
+        | ErrorCode::QueueFull
+        | ErrorCode::ApprovalDenied => ErrorType::Validation,
+        ErrorCode::BudgetExceeded
+        | ErrorCode::BuildError
+        | ErrorCode::FileNotFound
+        | ErrorCode::StatusSyncFailed
+        | ErrorCode::GitCommitFailed
+        | ErrorCode::UnknownError
+        | ErrorCode::ContextExhausted
+        | ErrorCode::LoopDetected
+        | ErrorCode::Cancelled
+        | ErrorCode::Interrupted
+        | ErrorCode::ProviderError
+        | ErrorCode::DiskFull
+        | ErrorCode::Internal => ErrorType::Execution,
     }
 }
 

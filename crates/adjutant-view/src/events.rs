@@ -3,9 +3,13 @@
 //! The five events of the original format keep their names and fields; the others are additions. Each
 //! delegation has exactly one `completed` event, even if it was refused, so that readers can count. Start at
 //! [`translate`].
+//!
+//! A [`WireEvent`] is one such object and [`WireEventKind`] its content. [`ApprovalState`] and
+//! [`DomainState`] are the states of a question to a person about a call or a host;
+//! [`AutomaticApproval`] says how much of the automatic approval limit a call uses.
 
 use adjutant_core::workspace::{ChangedFile, MergeConflict};
-use adjutant_core::{Event, Outcome, Reason, RunId, SessionId, ToolOutput, Usd};
+use adjutant_core::{Event, Outcome, OutcomeReason, RunId, SessionId, ToolOutput, Usd};
 use serde::Serialize;
 
 use crate::progress::newly_reached;
@@ -424,7 +428,7 @@ fn of_delegation(
 fn end_events(
     delegation: &Delegation,
     outcome: Outcome,
-    reason: Option<&Reason>,
+    reason: Option<&OutcomeReason>,
 ) -> Vec<WireEventKind> {
     if delegation.parent.is_none() {
         return Vec::new();
@@ -434,7 +438,7 @@ fn end_events(
     refused.into_iter().chain([completed(delegation, outcome)]).collect()
 }
 
-fn refused(delegation: &Delegation, reason: &Reason) -> WireEventKind {
+fn refused(delegation: &Delegation, reason: &OutcomeReason) -> WireEventKind {
     WireEventKind::Refused {
         label: delegation.label.to_string(),
         index: delegation.index,
@@ -468,7 +472,7 @@ fn tokens(delegation: &Delegation) -> WireEventKind {
 
 fn tool_and_arguments(delegation: &Delegation, number: u32) -> (String, String) {
     delegation
-        .asked(number)
+        .requested_call(number)
         .map(|call| (call.tool.clone(), call.arguments.clone()))
         .unwrap_or_default()
 }

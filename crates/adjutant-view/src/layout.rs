@@ -79,7 +79,7 @@ pub fn bracketed(label: &str, max: usize) -> String {
 
 /// Wraps safe `text` into lines of at most `max` columns. Returns at least one line.
 #[must_use]
-pub fn wrapped(text: &str, max: usize) -> Vec<String> {
+pub fn wrap(text: &str, max: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     let mut taken = 0;
     for word in text.split_inclusive(' ') {
@@ -106,7 +106,7 @@ pub fn wrapped(text: &str, max: usize) -> Vec<String> {
 
 /// Returns `text` padded with spaces on the right to `to` columns.
 #[must_use]
-pub fn padded(text: &str, to: usize) -> String {
+pub fn pad_right(text: &str, to: usize) -> String {
     let missing = to.saturating_sub(width(text));
     format!("{text}{}", " ".repeat(missing))
 }
@@ -139,16 +139,14 @@ pub fn columns(rows: &[Vec<String>], numbers: &[usize]) -> String {
     let widths: Vec<usize> = (0..count).map(widest).collect();
     let mut table = String::new();
     for row in rows {
-        let cells: Vec<String> = row
-            .iter()
-            .zip(&widths)
-            .enumerate()
-            .map(
-                |(column, (cell, to))| {
-                    if numbers.contains(&column) { right(cell, *to) } else { padded(cell, *to) }
-                },
-            )
-            .collect();
+        let cells: Vec<String> =
+            row.iter()
+                .zip(&widths)
+                .enumerate()
+                .map(|(column, (cell, to))| {
+                    if numbers.contains(&column) { right(cell, *to) } else { pad_right(cell, *to) }
+                })
+                .collect();
         table.push_str(cells.join("  ").trim_end());
         table.push('\n');
     }

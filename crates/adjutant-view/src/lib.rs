@@ -17,6 +17,7 @@ pub mod log;
 pub mod palette;
 pub mod patch;
 pub mod progress;
+pub mod receipt;
 pub mod results;
 pub mod run;
 pub mod sanitize;
@@ -31,5 +32,5 @@ pub mod tree;
 pub mod wire;
 
 pub use palette::Palette;
-pub use run::{Delegation, Liveness, OutcomeCounts, RunView, Spend};
+pub use run::{Delegation, OutcomeCounts, ProcessLiveness, RunView, Spend};
 pub use timed_event::TimedEvent;

@@ -6,14 +6,14 @@ use adjutant_core::budget::Settlement;
 use adjutant_core::numbers::grouped;
 use adjutant_core::tree::WHOLE_RUN;
 use adjutant_core::workspace::MergeRequest;
-use adjutant_core::{ContentChange, Event, SessionId, ToldReason};
+use adjutant_core::{AddedMessageReason, ContentChange, Event, SessionId};
 use serde_json::Value;
 
 use crate::layout::{bracketed, fit};
-use crate::progress::{kept_words, marked, merged_words};
+use crate::progress::{kept_words, list_update_text, merged_words};
 use crate::run::{Delegation, RunView};
 use crate::sanitize;
-use crate::state_words::{code_words, complaints, counted};
+use crate::state_words::{code_words, complaints, count_with_noun};
 use crate::time_text::{elapsed, rfc3339_ms};
 use crate::timed_event::TimedEvent;
 
@@ -30,7 +30,7 @@ pub fn line(view: &RunView, entry: &TimedEvent<'_>) -> String {
         .event
         .session()
         .map_or_else(String::new, |session| format!("{} ", name(view, session)));
-    format!("{time}  {who}{}", what(view, entry))
+    format!("{time}  {who}{}", describe_event(view, entry))
 }
 
 /// Renders a complete history.
@@ -53,7 +53,7 @@ fn name(view: &RunView, session: SessionId) -> String {
     )
 }
 
-fn what(view: &RunView, entry: &TimedEvent<'_>) -> String {
+fn describe_event(view: &RunView, entry: &TimedEvent<'_>) -> String {
     match entry.event {
         Event::RunStarted { run, agent, goal, version, .. } => {
             let (agent, version) = (fit(agent.as_str(), 32), fit(version, 32));
@@ -61,7 +61,11 @@ fn what(view: &RunView, entry: &TimedEvent<'_>) -> String {
             format!("{run} started by {agent}, version {version}{goal}")
         }
         Event::AgentDefined { agent, tools, .. } => {
-            format!("agent {} defined, {}", fit(agent.as_str(), 32), counted(tools.len(), "tool"))
+            format!(
+                "agent {} defined, {}",
+                fit(agent.as_str(), 32),
+                count_with_noun(tools.len(), "tool")
+            )
         }
         Event::Delegated { call, .. } => format!("delegates, call {call}"),
         Event::Assigned(assignment) => {
@@ -71,13 +75,13 @@ fn what(view: &RunView, entry: &TimedEvent<'_>) -> String {
             format!("runs /{}{about}", safe(&assignment.command))
         }
         Event::Judged { returned: Some(returned), warnings, .. } => {
-            let warned = counted(warnings.len(), "warning");
+            let warned = count_with_noun(warnings.len(), "warning");
             format!("return accepted, {}, {warned}: {}", returned.status, safe(&returned.summary))
         }
         Event::Judged { returned: None, errors, .. } => {
             format!("return rejected: {}", safe(&complaints(errors)))
         }
-        Event::Marked { mark, problem, .. } => marked(mark, problem.as_deref()),
+        Event::Marked { mark, problem, .. } => list_update_text(mark, problem.as_deref()),
         Event::Printed { text, .. } => format!("prints: {}", safe(text)),
         Event::StoryTaken { story, .. } => {
             format!("works on {}: {}", safe(&story.id), safe(&story.title))
@@ -85,7 +89,7 @@ fn what(view: &RunView, entry: &TimedEvent<'_>) -> String {
         Event::MarkersRead { rejected, refused, .. } => {
             let refused =
                 refused.as_ref().map(|it| format!(", refused {}: {}", it.code, safe(&it.message)));
-            let unread = counted(rejected.len(), "marker");
+            let unread = count_with_noun(rejected.len(), "marker");
             format!("markers read, {unread} not understood{}", refused.unwrap_or_default())
         }
         Event::Checking { command, .. } => format!("verifying: {}", safe(command)),
@@ -167,7 +171,7 @@ fn what(view: &RunView, entry: &TimedEvent<'_>) -> String {
             tool_words(delegation, entry.event)
         }
         Event::Crashed { message, backtrace, .. } => {
-            format!("crashed: {}{}", safe(message), indented(backtrace))
+            format!("crashed: {}{}", safe(message), indent_lines(backtrace))
         }
         Event::Late { what, text, .. } => format!("late {}: {}", safe(what), safe(text)),
         Event::Ended { outcome, reason, .. } => match reason {
@@ -198,7 +202,7 @@ fn model_words(entry: &TimedEvent<'_>) -> String {
             )
         }
         Event::Replied { turn, text, tool_calls, settlement, .. } => {
-            let calls = counted(tool_calls.len(), "tool call");
+            let calls = count_with_noun(tool_calls.len(), "tool call");
             let said = if text.is_empty() { String::new() } else { format!(": {}", safe(text)) };
             format!("turn {turn} replied, {calls} {}{said}", settled(settlement))
         }
@@ -234,12 +238,12 @@ fn model_words(entry: &TimedEvent<'_>) -> String {
         Event::Messaged { text, .. } => format!("a person says: {}", safe(text)),
         Event::Told { nudge, text, .. } => {
             let why = match nudge {
-                ToldReason::LastCall(code) => format!("last call, {}", code_words(*code)),
-                ToldReason::Shorten => "shorten".into(),
-                ToldReason::Repair => "repair".into(),
-                ToldReason::Person => "person".into(),
-                ToldReason::Results => "results".into(),
-                ToldReason::Check => "check".into(),
+                AddedMessageReason::LastCall(code) => format!("last call, {}", code_words(*code)),
+                AddedMessageReason::Shorten => "shorten".into(),
+                AddedMessageReason::Repair => "repair".into(),
+                AddedMessageReason::Person => "person".into(),
+                AddedMessageReason::Results => "results".into(),
+                AddedMessageReason::Check => "check".into(),
             };
             format!("told ({why}): {}", safe(text))
         }
@@ -298,7 +302,7 @@ fn settled(settlement: &Settlement) -> String {
 
 fn tool_words(delegation: Option<&Delegation>, event: &Event) -> String {
     let named = |number: u32| {
-        let call = delegation.and_then(|delegation| delegation.asked(number));
+        let call = delegation.and_then(|delegation| delegation.requested_call(number));
         call.map_or_else(
             || format!("call {number}"),
             |call| safe(format!("{} {}", call.tool, call.arguments).trim_end()),
@@ -323,7 +327,7 @@ fn tool_words(delegation: Option<&Delegation>, event: &Event) -> String {
     format!("{} returned {} bytes", named(*call), grouped(output.content.len() as u64))
 }
 
-fn indented(backtrace: &str) -> String {
+fn indent_lines(backtrace: &str) -> String {
     let safe = sanitize::block(backtrace.trim_end());
     safe.lines().map(|line| format!("\n    {line}")).collect()
 }

@@ -1,6 +1,9 @@
 //! Colours. They never carry meaning alone: every mark has a word beside it.
+//!
+//! A [`Palette`] says whether text may be coloured at all, a [`TextStyle`] what role a piece of
+//! text has.
 
-use adjutant_core::{Outcome, State};
+use adjutant_core::{DelegationState, Outcome};
 
 /// Whether text may be coloured. The caller knows the terminal and `NO_COLOR`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,14 +56,16 @@ impl Palette {
 impl TextStyle {
     /// Returns the style of a state.
     #[must_use]
-    pub const fn of(state: &State) -> Self {
+    pub const fn of(state: &DelegationState) -> Self {
         match state {
-            State::AwaitingApproval => Self::Warning,
-            State::Queued => Self::Quiet,
-            State::Running => Self::Active,
-            State::Ended(Outcome::Completed) => Self::Good,
-            State::Ended(Outcome::Partial | Outcome::Blocked | Outcome::Cancelled) => Self::Warning,
-            State::Ended(Outcome::Failed | Outcome::Refused) => Self::Bad,
+            DelegationState::AwaitingApproval => Self::Warning,
+            DelegationState::Queued => Self::Quiet,
+            DelegationState::Running => Self::Active,
+            DelegationState::Ended(Outcome::Completed) => Self::Good,
+            DelegationState::Ended(Outcome::Partial | Outcome::Blocked | Outcome::Cancelled) => {
+                Self::Warning
+            }
+            DelegationState::Ended(Outcome::Failed | Outcome::Refused) => Self::Bad,
         }
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! The position of a line decides what it is, never its first characters alone: the removed line `-- x` looks
 //! like a file header.
+//!
+//! `HunkLinesLeft` counts the lines of the current hunk that are still to come.
 
 use crate::palette::{Palette, TextStyle};
 use crate::sanitize;

@@ -3,6 +3,8 @@
 //! There is one rule and no parser to fool: such a character is replaced by its number in visible brackets,
 //! `⟨U+202E⟩`. Nothing is dropped, so a reader sees that something was there. An escape sequence loses its
 //! escape character and thereby its effect. Start at [`line()`] or [`block`].
+//!
+//! `LineBreaks` says whether line breaks and tabs are kept or shown as characters.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -36,7 +38,7 @@ pub fn label(text: &str) -> String {
 
 /// Returns whether a character controls a terminal, reverses text or is invisible. Line breaks do not count.
 #[must_use]
-pub fn steers(character: char) -> bool {
+pub fn is_terminal_control(character: char) -> bool {
     character != '\n' && is_unsafe(character)
 }
 

@@ -3,10 +3,12 @@
 //!
 //! Stages are not recorded; they are derived from the recorded events, in the words of the delegation guide.
 //! Start at [`stages`].
+//!
+//! A [`CompletedStage`] is one [`DelegationStage`] that has ended.
 
 use adjutant_core::assignment::UpdateTrigger;
 use adjutant_core::policy::ContractKind;
-use adjutant_core::{Code, Event, Reason, State};
+use adjutant_core::{DelegationState, ErrorCode, Event, OutcomeReason};
 use adjutant_formats::contract::ReturnFinding;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -58,14 +60,14 @@ pub fn stages(
             "agent": delegation.agent, "depth": grant.depth, "path": grant.path,
             "timeout_s": grant.timeout_s, "task": grant.task,
         });
-        return vec![over(DelegationStage::Prepare, true, detail)];
+        return vec![completed_stage(DelegationStage::Prepare, true, detail)];
     }
     if let Event::Refused { reason, .. } = entry.event {
         return vec![fault(DelegationStage::Prepare, reason)];
     }
     if let Event::Started { .. } = entry.event {
         let detail = json!({ "agent": delegation.agent, "model": delegation.model });
-        return vec![over(DelegationStage::Invoke, true, detail)];
+        return vec![completed_stage(DelegationStage::Invoke, true, detail)];
     }
     if let Event::Judged { call, returned, errors, warnings, .. } = entry.event {
         let by = if call.is_some() { "tool" } else { "message" };
@@ -74,8 +76,8 @@ pub fn stages(
             "errors": complaints(errors), "warnings": complaints(warnings),
         });
         return vec![
-            over(DelegationStage::Receive, true, json!({ "by": by })),
-            over(DelegationStage::Validate, returned.is_some(), detail),
+            completed_stage(DelegationStage::Receive, true, json!({ "by": by })),
+            completed_stage(DelegationStage::Validate, returned.is_some(), detail),
         ];
     }
     if let Event::Marked { mark, problem, .. } = entry.event
@@ -84,36 +86,36 @@ pub fn stages(
         let links: Vec<&str> = mark.links.iter().map(|link| link.path.as_str()).collect();
         let mut detail = json!({ "task": mark.task, "status": mark.status, "links": links });
         if let Some(problem) = problem {
-            detail["reason"] = json!(code_key(Code::StatusSyncFailed));
+            detail["reason"] = json!(code_key(ErrorCode::StatusSyncFailed));
             detail["message"] = json!(problem);
         }
-        return vec![over(DelegationStage::Process, problem.is_none(), detail)];
+        return vec![completed_stage(DelegationStage::Process, problem.is_none(), detail)];
     }
-    ended(view, delegation, entry.event)
+    stages_at_end(view, delegation, entry.event)
 }
 
 /// An end without a return fails the stage it was in. An end with a return and without a task to update
 /// completes the last stage.
-fn ended(view: &RunView, delegation: &Delegation, event: &Event) -> Vec<CompletedStage> {
+fn stages_at_end(view: &RunView, delegation: &Delegation, event: &Event) -> Vec<CompletedStage> {
     let Event::Ended { outcome, reason, .. } = event else { return Vec::new() };
-    if delegation.returned.is_some() && delegation.state == State::Ended(*outcome) {
+    if delegation.returned.is_some() && delegation.state == DelegationState::Ended(*outcome) {
         let is_below_root = delegation.parent == view.root().map(|root| root.session);
         let is_work = view.assignment().is_some_and(|it| it.is_work_of(&delegation.agent));
         let is_marked = delegation.number.is_some() && is_below_root && is_work;
         let detail = json!({ "status": outcome.return_status() });
         return (!is_marked)
-            .then(|| over(DelegationStage::Process, true, detail))
+            .then(|| completed_stage(DelegationStage::Process, true, detail))
             .into_iter()
             .collect();
     }
     reason.as_ref().map(|reason| fault(stage_of(reason.code), reason)).into_iter().collect()
 }
 
-fn stage_of(code: Code) -> DelegationStage {
+fn stage_of(code: ErrorCode) -> DelegationStage {
     let elsewhere = [
-        (Code::ApprovalDenied, DelegationStage::Prepare),
-        (Code::ProviderError, DelegationStage::Invoke),
-        (Code::ValidationFailed, DelegationStage::Validate),
+        (ErrorCode::ApprovalDenied, DelegationStage::Prepare),
+        (ErrorCode::ProviderError, DelegationStage::Invoke),
+        (ErrorCode::ValidationFailed, DelegationStage::Validate),
     ];
     elsewhere
         .iter()
@@ -125,11 +127,11 @@ fn complaints(complaints: &[ReturnFinding]) -> Vec<String> {
     complaints.iter().map(|it| format!("{}: {}", it.field, it.message)).collect()
 }
 
-fn fault(stage: DelegationStage, reason: &Reason) -> CompletedStage {
+fn fault(stage: DelegationStage, reason: &OutcomeReason) -> CompletedStage {
     let detail = json!({ "reason": code_key(reason.code), "message": reason.message });
-    over(stage, false, detail)
+    completed_stage(stage, false, detail)
 }
 
-const fn over(stage: DelegationStage, ok: bool, detail: Value) -> CompletedStage {
+const fn completed_stage(stage: DelegationStage, ok: bool, detail: Value) -> CompletedStage {
     CompletedStage { stage, ok, detail }
 }

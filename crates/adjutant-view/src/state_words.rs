@@ -1,48 +1,51 @@
 //! The words and marks for states and codes, shared by all output.
 
-use adjutant_core::{Code, Outcome, State};
+use adjutant_core::{DelegationState, ErrorCode, Outcome};
 use adjutant_formats::contract::ReturnFinding;
 
-use crate::run::Liveness;
+use crate::run::ProcessLiveness;
 
 /// Returns the mark of a state: one column wide, always shown beside a word.
-pub(crate) const fn mark(state: &State) -> &'static str {
+pub(crate) const fn mark(state: &DelegationState) -> &'static str {
     match state {
-        State::AwaitingApproval => "◌",
-        State::Queued => "·",
-        State::Running => "→",
-        State::Ended(Outcome::Completed) => "✓",
-        State::Ended(Outcome::Partial) => "⚠",
-        State::Ended(Outcome::Failed) => "✗",
-        State::Ended(Outcome::Blocked) => "?",
-        State::Ended(Outcome::Cancelled) => "■",
-        State::Ended(Outcome::Refused) => "⊘",
+        DelegationState::AwaitingApproval => "◌",
+        DelegationState::Queued => "·",
+        DelegationState::Running => "→",
+        DelegationState::Ended(Outcome::Completed) => "✓",
+        DelegationState::Ended(Outcome::Partial) => "⚠",
+        DelegationState::Ended(Outcome::Failed) => "✗",
+        DelegationState::Ended(Outcome::Blocked) => "?",
+        DelegationState::Ended(Outcome::Cancelled) => "■",
+        DelegationState::Ended(Outcome::Refused) => "⊘",
     }
 }
 
 /// Returns the mark of a state, given whether the run is alive.
-pub(crate) const fn mark_now(state: &State, liveness: Liveness) -> &'static str {
+pub(crate) const fn mark_now(state: &DelegationState, liveness: ProcessLiveness) -> &'static str {
     if is_interrupted(state, liveness) { "!" } else { mark(state) }
 }
 
 /// Returns the word for a state, given whether the run is alive.
-pub(crate) const fn state_word(state: &State, liveness: Liveness) -> &'static str {
+pub(crate) const fn state_word(state: &DelegationState, liveness: ProcessLiveness) -> &'static str {
     if is_interrupted(state, liveness) { "interrupted" } else { state.word() }
 }
 
 /// Returns the state as in JSON: lower case, with underscores.
-pub(crate) const fn state_key(state: &State, liveness: Liveness) -> &'static str {
+pub(crate) const fn state_key(state: &DelegationState, liveness: ProcessLiveness) -> &'static str {
     match state {
-        State::AwaitingApproval if matches!(liveness, Liveness::Alive) => "awaiting_approval",
-        State::AwaitingApproval | State::Queued | State::Running | State::Ended(_) => {
-            state_word(state, liveness)
+        DelegationState::AwaitingApproval if matches!(liveness, ProcessLiveness::Alive) => {
+            "awaiting_approval"
         }
+        DelegationState::AwaitingApproval
+        | DelegationState::Queued
+        | DelegationState::Running
+        | DelegationState::Ended(_) => state_word(state, liveness),
     }
 }
 
 /// Returns whether a live state can no longer change because the run's process is gone.
-pub(crate) const fn is_interrupted(state: &State, liveness: Liveness) -> bool {
-    state.is_live() && matches!(liveness, Liveness::Dead)
+pub(crate) const fn is_interrupted(state: &DelegationState, liveness: ProcessLiveness) -> bool {
+    state.is_live() && matches!(liveness, ProcessLiveness::Dead)
 }
 
 /// Returns the word for an outcome in a progress line.
@@ -58,7 +61,7 @@ pub(crate) const fn ended_word(outcome: Outcome) -> &'static str {
 }
 
 /// Returns a code as text: `context exhausted`.
-pub(crate) fn code_words(code: Code) -> String {
+pub(crate) fn code_words(code: ErrorCode) -> String {
     code_key(code).replace('_', " ")
 }
 
@@ -68,12 +71,12 @@ pub(crate) fn code_words_of(code: &str) -> String {
 }
 
 /// Returns a code as in events: `context_exhausted`.
-pub(crate) fn code_key(code: Code) -> String {
+pub(crate) fn code_key(code: ErrorCode) -> String {
     code.as_str().to_ascii_lowercase()
 }
 
 /// Returns `count` with its noun: `1 subagent`, `3 subagents`.
-pub(crate) fn counted(count: usize, noun: &str) -> String {
+pub(crate) fn count_with_noun(count: usize, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 

@@ -1,4 +1,7 @@
 //! An event with the time of its record, the input of every fold.
+//!
+//! A [`TimedEvent`] is one event; an [`EventTime`] is one moment on two clocks: since the start of
+//! the run, and wall-clock time.
 
 use adjutant_core::{Event, Timestamp};
 

@@ -1,12 +1,17 @@
 //! The complete conversation of one delegation, however it ended.
+//!
+//! A [`Transcript`] is that conversation with facts about the delegation; [`TranscriptOutcome`]
+//! says how it ended, or that it has not.
 
 use std::fmt::Write;
 
-use adjutant_core::{Code, Conversation, Message, Outcome, RunId, SessionId, State, ToolCall};
+use adjutant_core::{
+    Conversation, DelegationState, ErrorCode, Message, Outcome, RunId, SessionId, ToolCall,
+};
 use serde::Serialize;
 
 use crate::layout::fit;
-use crate::run::{Delegation, DelegationWarning, Liveness, RunView, brief_arguments};
+use crate::run::{Delegation, DelegationWarning, ProcessLiveness, RunView, brief_arguments};
 use crate::sanitize;
 use crate::time_text::rfc3339;
 use crate::timed_event::TimedEvent;
@@ -39,13 +44,23 @@ pub enum TranscriptOutcome {
 }
 
 impl TranscriptOutcome {
-    fn of(delegation: &Delegation, liveness: Liveness) -> Self {
+    fn of(delegation: &Delegation, liveness: ProcessLiveness) -> Self {
         let outcome = match (&delegation.state, liveness) {
-            (State::Ended(outcome), _) => *outcome,
-            (State::AwaitingApproval | State::Queued | State::Running, Liveness::Alive) => {
+            (DelegationState::Ended(outcome), _) => *outcome,
+            (
+                DelegationState::AwaitingApproval
+                | DelegationState::Queued
+                | DelegationState::Running,
+                ProcessLiveness::Alive,
+            ) => {
                 return Self::InProgress;
             }
-            (State::AwaitingApproval | State::Queued | State::Running, Liveness::Dead) => {
+            (
+                DelegationState::AwaitingApproval
+                | DelegationState::Queued
+                | DelegationState::Running,
+                ProcessLiveness::Dead,
+            ) => {
                 return Self::Interrupted;
             }
         };
@@ -55,10 +70,10 @@ impl TranscriptOutcome {
             (Outcome::Blocked, _) => Self::Blocked,
             (Outcome::Refused, _) => Self::Refused,
             (Outcome::Cancelled, _) => Self::Cancelled,
-            (Outcome::Partial | Outcome::Failed, Some(Code::ContextExhausted)) => {
+            (Outcome::Partial | Outcome::Failed, Some(ErrorCode::ContextExhausted)) => {
                 Self::ContextExhausted
             }
-            (Outcome::Partial | Outcome::Failed, Some(Code::Timeout)) => Self::Timeout,
+            (Outcome::Partial | Outcome::Failed, Some(ErrorCode::Timeout)) => Self::Timeout,
             (Outcome::Partial, _) => Self::Partial,
             (Outcome::Failed, _) => Self::Error,
         }
@@ -123,7 +138,7 @@ impl Transcript {
     pub fn of<'a>(
         entries: impl IntoIterator<Item = TimedEvent<'a>>,
         session: SessionId,
-        liveness: Liveness,
+        liveness: ProcessLiveness,
     ) -> Option<Self> {
         let mut view = RunView::default();
         let mut conversation = Conversation::default();
@@ -142,7 +157,7 @@ impl Transcript {
         view: &RunView,
         session: SessionId,
         conversation: &Conversation,
-        liveness: Liveness,
+        liveness: ProcessLiveness,
     ) -> Option<Self> {
         let delegation = view.delegation(session)?;
         Some(Self {

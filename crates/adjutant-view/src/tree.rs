@@ -1,11 +1,13 @@
 //! The tree of delegations, as text and as nested JSON.
+//!
+//! [`TreeJson`] is the whole tree, [`TreeNodeJson`] one node with its children.
 
 use adjutant_core::{RunId, SessionId, Timestamp};
 use serde::Serialize;
 
 use crate::layout::fit;
 use crate::palette::{Palette, TextStyle};
-use crate::run::{Delegation, ESTIMATE_NOTE, Liveness, RunView};
+use crate::run::{Delegation, ESTIMATE_NOTE, ProcessLiveness, RunView};
 use crate::state_words::{ended_word, is_interrupted, mark_now, state_key, state_word};
 use crate::story::{StoryNode, numbered_name};
 use crate::time_text::elapsed;
@@ -15,7 +17,12 @@ const LABEL_COLUMNS: usize = 34;
 
 /// Draws the tree with its states, tokens, cost and times.
 #[must_use]
-pub fn render(view: &RunView, now: Timestamp, liveness: Liveness, palette: Palette) -> String {
+pub fn render(
+    view: &RunView,
+    now: Timestamp,
+    liveness: ProcessLiveness,
+    palette: Palette,
+) -> String {
     let Some(root) = view.root() else { return "nothing has been delegated\n".into() };
     let mut text = String::new();
     if let Some(run) = view.run() {
@@ -45,7 +52,7 @@ fn node_words(
     view: &RunView,
     node: &Delegation,
     now: Timestamp,
-    liveness: Liveness,
+    liveness: ProcessLiveness,
     palette: Palette,
 ) -> String {
     let state = format!("{} {}", mark_now(&node.state, liveness), state_of(node, liveness));
@@ -65,10 +72,10 @@ fn node_words(
     format!("{} {}", numbered_name(view, node, LABEL_COLUMNS), parts.join(" · "))
 }
 
-fn state_of(node: &Delegation, liveness: Liveness) -> String {
-    if let adjutant_core::State::Ended(outcome) = node.state {
+fn state_of(node: &Delegation, liveness: ProcessLiveness) -> String {
+    if let adjutant_core::DelegationState::Ended(outcome) = node.state {
         return if node.reason.is_some() {
-            crate::progress::ended(outcome, node)
+            crate::progress::end_text(outcome, node)
         } else {
             ended_word(outcome).into()
         };
@@ -98,12 +105,12 @@ pub struct TreeJson {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<&'static str>,
     /// The root; absent before the run started.
-    pub root: Option<NodeJson>,
+    pub root: Option<TreeNodeJson>,
 }
 
 /// A node of the tree.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct NodeJson {
+pub struct TreeNodeJson {
     /// The session id.
     pub session_id: SessionId,
     /// The label.
@@ -134,15 +141,15 @@ pub struct NodeJson {
 
 /// Returns the tree as JSON.
 #[must_use]
-pub fn json(view: &RunView, now: Timestamp, liveness: Liveness) -> TreeJson {
+pub fn json(view: &RunView, now: Timestamp, liveness: ProcessLiveness) -> TreeJson {
     // Built from the last node to the first, so that the children of each node exist already. Recursion could
     // overflow on a deep tree.
-    let mut ready: std::collections::BTreeMap<SessionId, NodeJson> =
+    let mut ready: std::collections::BTreeMap<SessionId, TreeNodeJson> =
         std::collections::BTreeMap::new();
     for node in view.preorder().into_iter().rev() {
         let children = view.children(node).filter_map(|child| ready.remove(&child.session));
         let children = children.collect();
-        let shape = NodeJson {
+        let shape = TreeNodeJson {
             session_id: node.session,
             label: node.label.to_string(),
             agent: node.agent.to_string(),

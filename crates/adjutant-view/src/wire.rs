@@ -1,8 +1,11 @@
 //! Parts that several JSON formats share.
 //!
 //! The formats are described in `docs/schemas`. Within one version, fields are only ever added.
+//!
+//! [`UsageJson`] are token counts, [`SpendJson`] token counts and cost, [`ReasonJson`] is why a
+//! delegation ended as it did.
 
-use adjutant_core::{Reason, Usage, Usd};
+use adjutant_core::{OutcomeReason, Usage, Usd};
 use serde::Serialize;
 
 use crate::run::Spend;
@@ -68,8 +71,8 @@ pub struct ReasonJson {
     pub recoverable: bool,
 }
 
-impl From<&Reason> for ReasonJson {
-    fn from(reason: &Reason) -> Self {
+impl From<&OutcomeReason> for ReasonJson {
+    fn from(reason: &OutcomeReason) -> Self {
         Self {
             code: reason.code.as_str(),
             message: reason.message.clone(),

@@ -22,6 +22,7 @@ mod repository_check;
 mod root;
 pub mod sandbox;
 pub mod space;
+pub mod toolchains;
 mod trees;
 
 pub use dir::{Dir, DirEntry, DirListing};
@@ -35,12 +36,12 @@ pub use git::{
     layer_changes,
 };
 pub use git_guard::git_dirs_around;
-pub use path::RelPath;
+pub use path::{RelPath, without_dots};
 pub use protected::with_link_targets;
 pub use repository_check::{why_no_repository, why_results_cannot_be_kept};
 pub use root::{OpenedFile, Root};
 pub use trees::{
     AppliedResult, ApplyError, ApplyRecovery, ApplyRehearsal, BaseCheckouts, BaseLease,
-    BaseLeaseCost, RecoveredApply, UnrestoredFile, Worktree, WorktreeEntry, Worktrees,
-    forget_applied,
+    BaseLeaseCost, DiskUsage, RecoveredApply, UnrestoredFile, Worktree, WorktreeEntry, Worktrees,
+    forget_applied, size_on_disk,
 };

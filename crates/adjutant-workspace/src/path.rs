@@ -57,3 +57,19 @@ impl RelPath {
         if self.is_root() { Path::new(".") } else { &self.0 }
     }
 }
+
+/// Resolves `.` and `..` in a relative path as text; `None` for a path that leads out of the directory it is relative to,
+/// or that is absolute.
+#[must_use]
+pub fn without_dots(path: &Path) -> Option<PathBuf> {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => plain = plain.parent()?.to_owned(),
+            Component::Normal(name) => plain.push(name),
+            Component::RootDir | Component::Prefix(_) => return None,
+        }
+    }
+    Some(plain)
+}

@@ -85,6 +85,28 @@ impl Root {
         }
     }
 
+    /// Lets models also use the absolute path `name` for the root, and shows that one.
+    #[must_use]
+    pub fn known_as(mut self, name: &Path) -> Self {
+        self.names.retain(|known| known != name);
+        self.names.insert(0, name.to_owned());
+        self
+    }
+
+    /// Returns the directory `folder` beneath this root as a root, with the same protection.
+    ///
+    /// # Errors
+    ///
+    /// Why it was not opened, such as a symbolic link on the way.
+    pub fn subfolder(mut self, folder: &Path) -> Result<Self, PathError> {
+        if !folder.as_os_str().is_empty() {
+            self.handle = kernel::open_directory(&self.handle, folder, SymlinkPolicy::Refuse)?;
+            self.check_open(&self.handle)?;
+            self.names = self.names.iter().map(|name| name.join(folder)).collect();
+        }
+        Ok(self)
+    }
+
     /// Keeps a value alive until the root is dropped.
     pub(crate) fn keeping_alive(mut self, what: Arc<dyn Any + Send + Sync>) -> Self {
         self._keep_alive = Some(what);

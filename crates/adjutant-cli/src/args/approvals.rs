@@ -3,10 +3,10 @@
 use adjutant_mcp::ApprovalMode;
 use clap::Args;
 
-/// `adjutant approve`.
+/// The arguments of `adjutant approve`, which answers a call that waits for approval.
 #[derive(Debug, Args)]
 #[command(after_help = APPROVE_HELP)]
-pub(crate) struct ApproveArgs {
+pub(crate) struct ApproveCallArgs {
     /// The id of the question, or its beginning.
     #[arg(value_name = "ID")]
     pub(crate) id: String,

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use super::{PolicyFlags, dollars};
 
-/// `adjutant mcp`.
+/// The arguments of `adjutant mcp`, which serves MCP clients or changes their configuration.
 #[derive(Debug, Args)]
 #[command(after_help = MCP_HELP)]
 pub(crate) struct McpArgs {
@@ -60,6 +60,16 @@ pub(crate) struct McpArgs {
     /// The most tokens each run may use.
     #[arg(long, value_name = "TOKENS", allow_negative_numbers = true)]
     pub(crate) budget_tokens: Option<i64>,
+
+    /// A git-ignored directory to include in the workspaces of `delegate_write`, such as target; can be repeated. You are
+    /// asked about every such call then.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) include_ignored: Vec<PathBuf>,
+
+    /// A directory that commands of `delegate_write` may read in addition to the system's; can be repeated. You are asked
+    /// about every such call then.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) grant: Vec<PathBuf>,
 
     /// Answer a call with a handle after this many seconds, before the client times out; the run continues
     /// [default: depends on the client; 25 for unknown ones].

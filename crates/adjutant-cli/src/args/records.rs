@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use super::ResultFormat;
 use crate::run_lookup::RunScope;
 
-/// A run or a session.
+/// The run or session that a command is about, as it was typed.
 #[derive(Debug, Args)]
 pub(crate) struct RunArg {
     /// The run or session: an id or its beginning, or a label or '#N' of the latest run [default: the latest run in
@@ -35,7 +35,7 @@ impl ScopeFlag {
     }
 }
 
-/// `adjutant cost`.
+/// The arguments of `adjutant cost`, which shows what a run cost.
 #[derive(Debug, Args)]
 pub(crate) struct CostArgs {
     /// The run or session.
@@ -47,7 +47,7 @@ pub(crate) struct CostArgs {
     pub(crate) scope: ScopeFlag,
 }
 
-/// `adjutant status`.
+/// The arguments of `adjutant status`, which lists runs or shows one.
 #[derive(Debug, Args)]
 #[command(after_help = STATUS_HELP)]
 pub(crate) struct StatusArgs {
@@ -69,10 +69,10 @@ const STATUS_HELP: &str = "Examples:
 
 A run whose process has died is `interrupted` and is listed with the command that resumes it.";
 
-/// `adjutant watch`.
+/// The arguments of `adjutant watch`, which follows a run until it ends.
 #[derive(Debug, Args)]
 #[command(after_help = WATCH_HELP)]
-pub(crate) struct WatchArgs {
+pub(crate) struct WatchRunArgs {
     /// The run or session.
     #[command(flatten)]
     pub(crate) run: RunArg,
@@ -86,7 +86,7 @@ const WATCH_HELP: &str = "Examples:
 Watching only reads files: ctrl+c stops watching, and the run continues. When the run ends, its tree is printed
 and the exit code is that of the run; for an interrupted run it is 3.";
 
-/// `adjutant errors`.
+/// The arguments of `adjutant errors`, which lists the errors of all runs or marks one as fixed.
 #[derive(Debug, Args)]
 #[command(after_help = ERRORS_HELP, args_conflicts_with_subcommands = true)]
 pub(crate) struct ErrorsArgs {
@@ -128,7 +128,7 @@ const ERRORS_HELP: &str = "Examples:
   adjutant errors --type timeout --json
   adjutant errors fixed err_1738326967_x1y2z3";
 
-/// `adjutant log`.
+/// The arguments of `adjutant log`, which prints the events of a run.
 #[derive(Debug, Args)]
 #[command(after_help = LOG_HELP)]
 pub(crate) struct LogArgs {
@@ -146,7 +146,7 @@ const LOG_HELP: &str = "Examples:
   adjutant log run_17 --json       the journal of a run, one record per line
   adjutant log --delegations | jq 'select(.status != \"started\")'";
 
-/// `adjutant result`.
+/// The arguments of `adjutant result`, which prints the results of a run again.
 #[derive(Debug, Args)]
 pub(crate) struct ResultArgs {
     /// The run or session.
@@ -162,10 +162,10 @@ pub(crate) struct ResultArgs {
     pub(crate) return_form: Option<ResultFormat>,
 }
 
-/// `adjutant cancel`.
+/// The arguments of `adjutant cancel`, which ends a run or one of its delegations.
 #[derive(Debug, Args)]
 #[command(after_help = CANCEL_HELP)]
-pub(crate) struct CancelArgs {
+pub(crate) struct CancelRunArgs {
     /// The run or session: an id or its beginning, or a label or '#N' of the latest live run [default: the latest live
     /// run in this directory].
     #[arg(value_name = NAME)]
@@ -185,10 +185,10 @@ Examples:
 Partial results are kept; `adjutant result` prints them. Cancelling takes at most two seconds: a process that does
 not answer within one second is killed, and its end is recorded. An interrupted run is ended the same way.";
 
-/// `adjutant wait`.
+/// The arguments of `adjutant wait`, which waits for the end of a run.
 #[derive(Debug, Args)]
 #[command(after_help = WAIT_HELP)]
-pub(crate) struct WaitArgs {
+pub(crate) struct WaitForRunArgs {
     /// The run or session: an id or its beginning, or a label or '#N' of the latest run [default: the latest live run in
     /// this directory, or else the latest one].
     #[arg(value_name = NAME)]
@@ -216,10 +216,10 @@ fn seconds(text: &str) -> Result<Duration, String> {
     span.ok_or_else(|| "not a number of seconds, such as 30 or 0.5".into())
 }
 
-/// `adjutant tell`.
+/// The arguments of `adjutant tell`, which sends a message to a running subagent.
 #[derive(Debug, Args)]
 #[command(after_help = TELL_HELP)]
-pub(crate) struct TellArgs {
+pub(crate) struct TellAgentArgs {
     /// The session to send to: an id or its beginning, or a label or '#N' of the latest live run; the id of a run means
     /// its parent agent.
     #[arg(value_name = NAME)]
@@ -238,10 +238,10 @@ Examples:
 The subagent gets the message before its next turn, even if it was about to end. `adjutant tree` shows
 labels and numbers, `adjutant status latest` shows session ids.";
 
-/// `adjutant prune`.
+/// The arguments of `adjutant prune`, which deletes the content of old runs.
 #[derive(Debug, Args)]
 #[command(after_help = PRUNE_HELP)]
-pub(crate) struct PruneArgs {
+pub(crate) struct PruneRunsArgs {
     /// Delete content older than this [default: the retention in each run's policy].
     #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) days: Option<u32>,

@@ -7,10 +7,10 @@ use clap::{Args, ValueEnum};
 
 use super::NAME;
 
-/// `adjutant diff`.
+/// The arguments of `adjutant diff`, which shows what the subagents of a run changed.
 #[derive(Debug, Args)]
 #[command(after_help = DIFF_HELP)]
-pub(crate) struct DiffArgs {
+pub(crate) struct DiffResultsArgs {
     /// The run or session: an id or its beginning, or a label or '#N' of the latest run with results [default: all
     /// results of that run].
     #[arg(value_name = NAME)]
@@ -37,10 +37,10 @@ A result is compared with the files its agent started from, including uncommitte
 changes are shown. On a terminal the output is coloured (unless NO_COLOR is set) and control characters are made
 visible; a file or a pipe gets the exact bytes. The name of each result is printed to standard error.";
 
-/// `adjutant merge`.
+/// The arguments of `adjutant merge`, which merges a run's changes into the user's files, or undoes that.
 #[derive(Debug, Args)]
 #[command(after_help = MERGE_HELP)]
-pub(crate) struct MergeArgs {
+pub(crate) struct MergeResultsArgs {
     /// The run or session: an id or its beginning, or a label or '#N' of the latest run with results [default: all
     /// results of that run].
     #[arg(value_name = NAME)]
@@ -48,7 +48,7 @@ pub(crate) struct MergeArgs {
 
     /// Where to merge to.
     #[arg(long = "as", value_enum, value_name = "HOW", default_value = "apply")]
-    pub(crate) how: MergeAs,
+    pub(crate) how: MergeMode,
 
     /// Show what would happen, and change nothing.
     #[arg(long)]
@@ -57,11 +57,21 @@ pub(crate) struct MergeArgs {
     /// Undo an earlier merge into the files, unless they have changed since.
     #[arg(long, conflicts_with_all = ["how", "dry_run"])]
     pub(crate) undo: bool,
+
+    /// Refuse unless exactly these commits are the results: what a person approved for an MCP client.
+    #[arg(
+        long,
+        hide = true,
+        value_name = "COMMITS",
+        value_delimiter = ',',
+        conflicts_with = "undo"
+    )]
+    pub(crate) only_commits: Vec<String>,
 }
 
 /// How results are merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum MergeAs {
+pub(crate) enum MergeMode {
     /// Into your files, as uncommitted changes; the index and branches stay as they are.
     Apply,
     /// To a branch per result, adjutant/RUN-SESSION; no files change.
@@ -80,10 +90,10 @@ listed with the conflicting files; the others are still merged. Uncommitted chan
 are never overwritten. Exit codes: 0 if all results were merged, 3 if some were, 1 if none was, 4 if uncommitted
 changes prevented a merge.";
 
-/// `adjutant discard`.
+/// The arguments of `adjutant discard`, which deletes the changes of a run or of one subagent.
 #[derive(Debug, Args)]
 #[command(after_help = DISCARD_HELP)]
-pub(crate) struct DiscardArgs {
+pub(crate) struct DiscardResultsArgs {
     /// The run or session: an id or its beginning, or a label or '#N' of the latest run with results.
     #[arg(value_name = NAME)]
     pub(crate) run: String,
@@ -103,7 +113,7 @@ result is printed: until git garbage-collects it, `git branch NAME COMMIT` resto
 
 /// What happens to results when a run ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum MergeAfter {
+pub(crate) enum MergeAfterRun {
     /// Report what would merge, what conflicts, and the commands to use next.
     #[default]
     Report,
@@ -113,7 +123,7 @@ pub(crate) enum MergeAfter {
     Branch,
 }
 
-impl MergeAfter {
+impl MergeAfterRun {
     /// Returns the request to record for `resume`; a report needs none.
     pub(crate) const fn request(self) -> Option<MergeRequest> {
         match self {
@@ -124,7 +134,7 @@ impl MergeAfter {
     }
 
     /// Returns the choice that was recorded.
-    pub(crate) const fn recorded(request: MergeRequest) -> Self {
+    pub(crate) const fn from_request(request: MergeRequest) -> Self {
         match request {
             MergeRequest::Apply => Self::Apply,
             MergeRequest::Branch => Self::Branch,

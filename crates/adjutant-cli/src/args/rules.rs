@@ -1,4 +1,4 @@
-//! The arguments of the commands that check input or list what is configured.
+//! The arguments of `check`, `parse`, `validate`, `policy`, `agents` and `commands`.
 
 use std::path::PathBuf;
 
@@ -6,10 +6,10 @@ use clap::{Args, ValueEnum};
 
 use super::PolicyFlags;
 
-/// `adjutant check`.
+/// The arguments of `adjutant check`, which decides about one delegation request on stdin.
 #[derive(Debug, Args)]
 #[command(after_help = CHECK_HELP)]
-pub(crate) struct CheckArgs {
+pub(crate) struct CheckDelegationArgs {
     /// The limits.
     #[command(flatten)]
     pub(crate) policy: PolicyFlags,
@@ -22,9 +22,9 @@ const CHECK_HELP: &str = r#"Example:
 Prints {"granted":true,"depth","path","timeout",…} and exits 0, or
 {"granted":false,"code","message","recommendation"} and exits 4. Bad input exits 2."#;
 
-/// `adjutant parse`.
+/// The arguments of `adjutant parse`, which reads delegation markers from stdin.
 #[derive(Debug, Args)]
-pub(crate) struct ParseArgs {
+pub(crate) struct ParseMarkersArgs {
     /// The story whose agent wrote the text.
     #[arg(long, value_name = "STORY")]
     pub(crate) parent: String,
@@ -38,9 +38,9 @@ pub(crate) struct ParseArgs {
     pub(crate) start: u32,
 }
 
-/// `adjutant validate`.
+/// The arguments of `adjutant validate`, which checks a subagent's return on stdin.
 #[derive(Debug, Args)]
-pub(crate) struct ValidateArgs {
+pub(crate) struct ValidateReturnArgs {
     /// The session id that the return must contain.
     #[arg(long, value_name = "SESSION")]
     pub(crate) session: Option<String>,
@@ -54,12 +54,12 @@ pub(crate) struct ValidateArgs {
     pub(crate) artifacts_required: bool,
 }
 
-/// `adjutant policy`.
+/// The arguments of `adjutant policy`, which prints the limits that would apply here.
 #[derive(Debug, Args)]
 pub(crate) struct PolicyArgs {
     /// Explain what each key limits and who may change it.
     #[arg(value_enum)]
-    pub(crate) explain: Option<Explain>,
+    pub(crate) explain: Option<ExplainKeyword>,
 
     /// The directory whose project configuration is used.
     #[arg(long, value_name = "DIR", default_value = ".")]
@@ -70,7 +70,7 @@ pub(crate) struct PolicyArgs {
     pub(crate) policy: PolicyFlags,
 }
 
-/// `adjutant agents`.
+/// The arguments of `adjutant agents`, which lists agents or shows one with its prompt.
 #[derive(Debug, Args)]
 #[command(after_help = AGENTS_HELP)]
 pub(crate) struct AgentsArgs {
@@ -93,7 +93,7 @@ and .adjutant/agents in the project, then from the same products' directories in
 restrict what its agent may do but never extend it. `adjutant run` offers these agents to its parent agent, and
 --agent NAME runs as one of them.";
 
-/// `adjutant commands`.
+/// The arguments of `adjutant commands`, which lists slash commands or shows one with its text.
 #[derive(Debug, Args)]
 #[command(after_help = COMMANDS_HELP)]
 pub(crate) struct CommandsArgs {
@@ -118,9 +118,9 @@ built in. $ARGUMENTS, $1, $2 … in a file are replaced by the arguments. Nothin
 and a file can restrict rights but never extend them. [routing.plan] in your configuration selects the agent by
 language: default = \"planner\", lean = \"lean-planner\".";
 
-/// The word `explain`.
+/// The optional word `explain` of `adjutant policy explain`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Explain {
+pub(crate) enum ExplainKeyword {
     /// Explain what each key limits and who may change it.
     Explain,
 }

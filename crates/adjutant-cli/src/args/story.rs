@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::{DetachedFlags, WorkFlags};
 
-/// `adjutant story`.
+/// The arguments of `adjutant story`, which works through the stories of a PRD.
 #[derive(Debug, Args)]
 #[command(after_help = STORY_HELP)]
 pub(crate) struct StoryArgs {
@@ -21,10 +21,6 @@ pub(crate) struct StoryArgs {
     /// Work on the next ready story only.
     #[arg(long, conflicts_with = "story")]
     pub(crate) next: bool,
-
-    /// The command that must succeed in the workspace for a story to pass, instead of the PRD's own commands.
-    #[arg(long, value_name = "COMMAND")]
-    pub(crate) verify: Option<String>,
 
     /// Start a story again even if an earlier run worked on it, unless that run is still live.
     #[arg(long)]
@@ -52,6 +48,10 @@ pub(super) fn hide_elsewhere(arg: clap::Arg) -> clap::Arg {
 /// The help of `--merge` for `story`, whose default differs from the other commands.
 pub(super) const MERGE: &str = "What happens to the work of a story that passes [default: branch, or what the PRD \
 asks for if you allowed it]";
+
+/// The help of `--verify` for `story`, whose PRD has commands of its own.
+pub(super) const VERIFY: &str = "The command that must succeed in a fresh copy of the work for a story to pass, \
+instead of the PRD's own commands";
 
 const STORY_HELP: &str = r#"Examples:
   adjutant story prd.json                          agents work alone; markers are reported, not run

@@ -1,12 +1,13 @@
 //! Words of other tools that people type in place of our commands.
 //!
-//! Clap suggests commands that are spelled alike. This adds those that mean the same: `ps` is not spelled like `status`.
+//! Clap suggests commands with a similar spelling. For these words the command with the same meaning is suggested instead:
+//! `ps` is not spelled like `status`.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// What people type, and the commands they may mean.
 const MEANINGS: [(&[&str], &[&str]); 20] = [
-    (&["list", "ls", "ps", "runs", "jobs", "history"], &["status"]),
+    (&["list", "ls", "lst", "ps", "runs", "jobs", "history"], &["status"]),
     (&["show", "info", "inspect", "describe", "view", "get"], &["status", "result"]),
     (&["stop", "kill", "abort", "end", "terminate", "quit"], &["cancel"]),
     (&["logs", "journal", "events"], &["log"]),
@@ -28,7 +29,7 @@ const MEANINGS: [(&[&str], &[&str]); 20] = [
     (&["limits", "presets", "budget"], &["policy"]),
 ];
 
-/// Adds the commands that an unknown word probably means, before those that are spelled like it.
+/// Suggests the commands that an unknown word probably means, instead of commands with a similar spelling.
 ///
 /// `command` is the first word of the command line that is not a flag: words of nested commands, such as `task ls`,
 /// have meanings of their own.
@@ -43,13 +44,7 @@ pub(super) fn suggest(mut error: clap::Error, command: Option<&str>) -> clap::Er
     let Some((_, meant)) = MEANINGS.iter().find(|(words, _)| words.contains(&word.as_str())) else {
         return error;
     };
-    let mut meant: Vec<String> = meant.iter().map(|&it| it.to_owned()).collect();
-    let alike = match error.get(ContextKind::SuggestedSubcommand) {
-        Some(ContextValue::String(one)) => vec![one.clone()],
-        Some(ContextValue::Strings(several)) => several.clone(),
-        Some(_) | None => Vec::new(),
-    };
-    meant.extend(alike.into_iter().filter(|it| !meant.contains(it)).collect::<Vec<_>>());
+    let meant = meant.iter().map(|&it| it.to_owned()).collect();
     error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(meant));
     error
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-/// `adjutant task`.
+/// The arguments of `adjutant task`, which keeps the task list of a project.
 #[derive(Debug, Args)]
 #[command(after_help = TASK_HELP, arg_required_else_help = true)]
 pub(crate) struct TaskArgs {
@@ -44,7 +44,7 @@ pub(crate) enum TaskCommand {
     Set(TaskSetArgs),
 }
 
-/// `adjutant task add`.
+/// The arguments of `adjutant task add`, which adds a task.
 #[derive(Debug, Args)]
 #[command(after_help = ADD_HELP)]
 pub(crate) struct TaskAddArgs {
@@ -73,7 +73,7 @@ const ADD_HELP: &str = r#"Examples:
   adjutant task add "Fix the parser"
   adjutant task add "Prove the lemma" --language lean --priority high --description "See chapter 4.""#;
 
-/// `adjutant task set`.
+/// The arguments of `adjutant task set`, which changes the status of a task.
 #[derive(Debug, Args)]
 #[command(after_help = SET_HELP)]
 pub(crate) struct TaskSetArgs {

@@ -14,7 +14,7 @@ use adjutant_formats::task::TaskNumber;
 use adjutant_view::sanitize;
 
 use super::{engine, model};
-use crate::args::{MergeAfter, ResultFormat, TaskAddArgs};
+use crate::args::{MergeAfterRun, ResultFormat, TaskAddArgs};
 use crate::commands;
 use crate::delegate::absolute;
 use crate::execute::{DisplayOptions, RunRequest, conclude, execute_run};
@@ -64,7 +64,7 @@ fn research(root: &Path, archive: &Archive) -> Result<Exit, Failure> {
         form: ResultFormat::Markdown,
         events: false,
         result_tokens: policy.result_tokens,
-        merge: MergeAfter::Report,
+        merge: MergeAfterRun::Report,
     };
     let work = RunRequest::Goal(prepared.goal(&policy, None, ""));
     let conducted =
@@ -74,7 +74,7 @@ fn research(root: &Path, archive: &Archive) -> Result<Exit, Failure> {
 
 /// Prints the entry of the task in the task list.
 fn entry(root: &Path) -> Result<(), Failure> {
-    let failed = |error| Failure::caused(Exit::Failed, &error);
+    let failed = |error| Failure::from_error(Exit::Failed, &error);
     let specs = Specs::open(root).map_err(failed)?;
     let (book, folder) = (specs.read().map_err(failed)?, specs.folder().map_err(failed)?);
     let text = TaskNumber::new(1).and_then(|first| book.entry_text(first)).unwrap_or_default();

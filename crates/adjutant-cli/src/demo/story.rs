@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use adjutant_core::story::StoryAssignment;
-use adjutant_core::{AgentName, Outcome, Preset};
+use adjutant_core::{AgentName, Outcome, Preset, VerifyCommand};
 use adjutant_engine::prd::PrdFile;
 use adjutant_engine::results::probe_machine;
 use adjutant_engine::{ApproverAnswer, Archive, Goal};
@@ -15,14 +15,14 @@ use adjutant_view::story::StoryReport;
 
 use super::command::ScratchDir;
 use super::{MODEL, engine};
-use crate::args::{MergeAfter, ResultFormat};
+use crate::args::{MergeAfterRun, ResultFormat};
 use crate::execute::{DisplayOptions, RunRequest, execute_run};
 use crate::exit::{Exit, Failure};
 use crate::output::say;
 use crate::results::search;
 use crate::story;
 use crate::wiring;
-use crate::workspace_flags::usual;
+use crate::workspace_flags::default_setup;
 
 const SCRIPT: &str = include_str!("story.toml");
 const PRD: &str = include_str!("story.json");
@@ -39,7 +39,7 @@ const REPOSITORY: [(&str, &str); 4] = [
 /// Plays this part. The repository is deleted afterwards, the run stays.
 pub(super) fn show(archive: &Archive) -> Result<Exit, Failure> {
     let folder = ScratchDir::create()?;
-    if let Some(why) = missing(&folder.0) {
+    if let Some(why) = missing_capabilities(&folder.0) {
         say(&format!("\nA story with two writers is left out: {why}."));
         return Ok(Exit::Completed);
     }
@@ -63,7 +63,7 @@ pub(super) fn show(archive: &Archive) -> Result<Exit, Failure> {
 }
 
 /// Returns what this machine lacks for agents that write.
-fn missing(folder: &Path) -> Option<String> {
+fn missing_capabilities(folder: &Path) -> Option<String> {
     let machine = probe_machine(&search(), folder);
     let git = machine.git.err();
     git.or_else(|| machine.sandbox.err().map(|why| format!("there is no sandbox here: {why}")))
@@ -78,7 +78,7 @@ fn set_up(tree: &Path) -> std::io::Result<()> {
 }
 
 fn work(tree: &Path, state: &Path, archive: &Archive) -> Result<RunView, Failure> {
-    let prd = Prd::read(PRD).map_err(|error| Failure::caused(Exit::Failed, &error))?;
+    let prd = Prd::read(PRD).map_err(|error| Failure::from_error(Exit::Failed, &error))?;
     let unknown = || Failure::new(Exit::Failed, format!("there is no story {STORY}"));
     let story = prd.story(STORY).ok_or_else(unknown)?;
     let mut policy = Preset::Story.policy();
@@ -89,21 +89,21 @@ fn work(tree: &Path, state: &Path, archive: &Archive) -> Result<RunView, Failure
             id: story.id.clone(),
             title: story.title.clone(),
             prd: Some(tree.join("prd.json").display().to_string()),
-            verify: story.verify.clone(),
+            verify: story.verify.clone().map(VerifyCommand::new),
             asked: story_digest(story, story.verify.as_deref()),
             ..StoryAssignment::default()
         });
     let goal =
         Goal { agent: AgentName::new("story"), system: String::new(), text: story_prompt(story) };
     // Workspaces are inside the temporary directory, so they are deleted with it.
-    let engine = engine.with_spaces(usual(state));
+    let engine = engine.with_spaces(default_setup(state));
     let showing = DisplayOptions { result_tokens, ..showing() };
     let yes = Arc::new(|_: &_| ApproverAnswer::Yes);
     Ok(execute_run(engine, archive, RunRequest::Goal(goal), yes, &showing)?.view)
 }
 
 const fn showing() -> DisplayOptions {
-    let (form, merge) = (ResultFormat::Markdown, MergeAfter::Report);
+    let (form, merge) = (ResultFormat::Markdown, MergeAfterRun::Report);
     DisplayOptions { form, events: false, result_tokens: None, merge }
 }
 

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Gid, OFlags, Uid};
 
+use super::display_path;
 use super::location::ConfigLocation;
-use super::shown;
 use crate::exit::{Exit, Failure};
 use crate::output::say;
 
@@ -34,7 +34,10 @@ impl ClientConfigFile {
     /// Reads a configuration file. A missing file is empty.
     pub(crate) fn open(place: &ConfigLocation) -> Result<Self, Failure> {
         let failed = |error: io::Error| {
-            Failure::new(Exit::Failed, format!("cannot read {}: {error}", shown(&place.path)))
+            Failure::new(
+                Exit::Failed,
+                format!("cannot read {}: {error}", display_path(&place.path)),
+            )
         };
         let path = resolve_links(place)?;
         match read(&path) {
@@ -54,7 +57,10 @@ impl ClientConfigFile {
     /// Replaces the content. Returns the path of the backup if it was made now.
     pub(crate) fn replace(&self, new: &str) -> Result<Option<PathBuf>, Failure> {
         let failed = |error: io::Error| {
-            Failure::new(Exit::Failed, format!("cannot write {}: {error}", shown(&self.path)))
+            Failure::new(
+                Exit::Failed,
+                format!("cannot write {}: {error}", display_path(&self.path)),
+            )
         };
         let folder = self.path.parent().unwrap_or_else(|| Path::new("."));
         fs::create_dir_all(folder).map_err(failed)?;
@@ -133,7 +139,7 @@ impl ClientConfigFile {
 /// Resolves symbolic links and prints where they lead. Links in a project must stay inside it.
 fn resolve_links(place: &ConfigLocation) -> Result<PathBuf, Failure> {
     let failed = |error: io::Error| {
-        Failure::new(Exit::Failed, format!("cannot find {}: {error}", shown(&place.path)))
+        Failure::new(Exit::Failed, format!("cannot find {}: {error}", display_path(&place.path)))
     };
     let is_link = fs::symlink_metadata(&place.path).is_ok_and(|it| it.is_symlink());
     let target = if is_link {
@@ -146,12 +152,16 @@ fn resolve_links(place: &ConfigLocation) -> Result<PathBuf, Failure> {
     };
     let within = place.within.as_ref().map(fs::canonicalize).transpose().map_err(failed)?;
     if within.is_some_and(|root| !target.starts_with(root)) {
-        let (path, target) = (shown(&place.path), shown(&target));
+        let (path, target) = (display_path(&place.path), display_path(&target));
         let what = format!("{path} leads out of the project, to {target}, and was left alone");
         return Err(Failure::usage(what).hint("Remove the link, or change the file by hand."));
     }
     if is_link {
-        say(&format!("adjutant: {} is a link to {}", shown(&place.path), shown(&target)));
+        say(&format!(
+            "adjutant: {} is a link to {}",
+            display_path(&place.path),
+            display_path(&target)
+        ));
     }
     Ok(target)
 }
@@ -174,7 +184,7 @@ fn read(path: &Path) -> io::Result<(String, Metadata)> {
 }
 
 /// Reads a configuration without changing it; `None` if it does not exist.
-pub(crate) fn look(path: &Path) -> Result<Option<String>, String> {
+pub(crate) fn read_unlocked(path: &Path) -> Result<Option<String>, String> {
     let path = match fs::canonicalize(path) {
         Ok(path) => path,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

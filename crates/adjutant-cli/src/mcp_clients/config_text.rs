@@ -40,7 +40,7 @@ impl ClientConfigText {
     }
 
     /// Returns the text with an entry that starts `command`. Other members of the entry stay.
-    pub(crate) fn with(&self, command: &[String]) -> Result<String, String> {
+    pub(crate) fn with_entry(&self, command: &[String]) -> Result<String, String> {
         let mut members = self.client.required_members(command);
         // Version 2 of opencode does not know the default members.
         if self.path.len() == 2 {
@@ -58,7 +58,7 @@ impl ClientConfigText {
     }
 
     /// Returns the text without the entry.
-    pub(crate) fn without(&self) -> Result<String, String> {
+    pub(crate) fn without_entry(&self) -> Result<String, String> {
         if self.entry.is_none() {
             return Ok(self.text.clone());
         }

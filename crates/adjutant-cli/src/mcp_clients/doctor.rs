@@ -9,14 +9,14 @@ use serde_json::Value;
 
 use super::config_text::ClientConfigText;
 use super::location::ConfigLocation;
-use super::{config_file, on_path, resolved, server_flags, shown, this_program};
+use super::{config_file, display_path, on_path, resolve_program, server_flags, this_program};
 use crate::args::McpScope;
 
 /// Checks the clients that are installed or configured. Returns name, whether it is fine, and an explanation that says
 /// what to do.
 pub(crate) fn findings(root: &Path) -> Vec<(String, bool, String)> {
     let found: Vec<_> =
-        KnownClient::ALL.into_iter().filter_map(|client| look(client, root)).collect();
+        KnownClient::ALL.into_iter().filter_map(|client| check_client(client, root)).collect();
     if found.is_empty() {
         let says = "none found here; `adjutant mcp install CLIENT` adds the server to one";
         return vec![("mcp clients".to_owned(), true, says.to_owned())];
@@ -24,7 +24,7 @@ pub(crate) fn findings(root: &Path) -> Vec<(String, bool, String)> {
     found
 }
 
-fn look(client: KnownClient, root: &Path) -> Option<(String, bool, String)> {
+fn check_client(client: KnownClient, root: &Path) -> Option<(String, bool, String)> {
     let name = format!("mcp {}", client.name());
     let mut seen = Vec::new();
     for scope in [McpScope::Project, McpScope::User] {
@@ -44,12 +44,12 @@ fn look(client: KnownClient, root: &Path) -> Option<(String, bool, String)> {
 
 /// Checks one configuration; `None` if it has no entry for this server.
 fn judge(client: KnownClient, place: &ConfigLocation) -> Option<(bool, String)> {
-    let path = shown(&place.path);
+    let path = display_path(&place.path);
     let fix = match place.scope {
         McpScope::Project => format!("adjutant mcp install {} --scope project", client.name()),
         McpScope::User => format!("adjutant mcp install {} --scope user", client.name()),
     };
-    let text = match config_file::look(&place.path) {
+    let text = match config_file::read_unlocked(&place.path) {
         Ok(text) => text?,
         Err(problem) => return Some((false, format!("{path} cannot be read: {problem}"))),
     };
@@ -64,11 +64,11 @@ fn judge(client: KnownClient, place: &ConfigLocation) -> Option<(bool, String)> 
     let Some((program, arguments)) = command.split_first() else {
         return Some((true, format!("{path} names a server that is not started here")));
     };
-    let program_shown = shown(&PathBuf::from(program));
+    let program_shown = display_path(&PathBuf::from(program));
     if client.is_disabled(entry) {
         return Some((false, format!("{path} has the server disabled")));
     }
-    let Some(found) = resolved(program) else {
+    let Some(found) = resolve_program(program) else {
         return Some((false, format!("{path} starts {program_shown}, which is not there: {fix}")));
     };
     if this_program().is_ok_and(|own| own == found) {
@@ -91,13 +91,13 @@ fn judge_flags(
         return (false, format!("{path} does not start the server: {fix}"));
     };
     let gives_up = client.timeout(entry);
-    match server_flags::kept(flags, gives_up) {
+    match server_flags::without_long_detach(flags, gives_up) {
         Err(problem) => (false, format!("{path}: {problem}: {fix} -- FLAGS")),
-        Ok(kept) if client.arguments(&kept, gives_up) != arguments => {
+        Ok(kept_parts_text) if client.arguments(&kept_parts_text, gives_up) != arguments => {
             (false, format!("{path}: the client gives up before it is answered: {fix}"))
         }
-        Ok(kept) if server_flags::decide(&kept) => {
-            let flags = sanitize::line(&kept.join(" ")).into_owned();
+        Ok(kept_parts_text) if server_flags::decide(&kept_parts_text) => {
+            let flags = sanitize::line(&kept_parts_text.join(" ")).into_owned();
             (true, format!("configured in {path}, with {flags}"))
         }
         Ok(_) => (true, format!("configured in {path}")),

@@ -53,7 +53,7 @@ impl InstallTarget<'_> {
         let client = self.client();
         let mut places = self.places()?;
         let names_it = |place: &ConfigLocation| {
-            let text = config_file::look(&place.path).ok().flatten();
+            let text = config_file::read_unlocked(&place.path).ok().flatten();
             let text = text.and_then(|text| ClientConfigText::read(client, text).ok());
             text.is_some_and(|text| text.entry().is_some())
         };
@@ -82,8 +82,8 @@ pub(crate) fn show(
     let (client, place) = order.place()?;
     let empty = ClientConfigText::read(client, String::new()).map_err(Failure::usage)?;
     let started = plan_launch(client, &place, &empty, flags, home)?;
-    let new = empty.with(&started.command).map_err(Failure::usage)?;
-    say(&format!("adjutant: {} must contain:", shown(&place.path)));
+    let new = empty.with_entry(&started.command).map_err(Failure::usage)?;
+    say(&format!("adjutant: {} must contain:", display_path(&place.path)));
     print(&new)?;
     Ok(Exit::Completed)
 }
@@ -97,22 +97,29 @@ pub(crate) fn install(
     let (client, place) = order.place()?;
     let file = config_file::ClientConfigFile::open(&place)?;
     let broken = |problem: String| {
-        Failure::new(Exit::Failed, format!("{} was left alone: {problem}", shown(&place.path)))
-            .hint(format!(
-                "`adjutant mcp install {} --print` shows what to add by hand.",
-                client.name()
-            ))
+        Failure::new(
+            Exit::Failed,
+            format!("{} was left alone: {problem}", display_path(&place.path)),
+        )
+        .hint(format!(
+            "`adjutant mcp install {} --print` shows what to add by hand.",
+            client.name()
+        ))
     };
     let text = ClientConfigText::read(client, file.text().to_owned()).map_err(broken)?;
     let started = plan_launch(client, &place, &text, flags, home)?;
-    let new = text.with(&started.command).map_err(broken)?;
+    let new = text.with_entry(&started.command).map_err(broken)?;
     if new == file.text() {
-        say(&format!("adjutant: {} has the server already", shown(&place.path)));
+        say(&format!("adjutant: {} has the server already", display_path(&place.path)));
     } else {
         started.check_kept(client, &place)?;
         let kept = file.replace(&new)?;
-        say(&format!("adjutant: {} starts the server for {}", shown(&place.path), client.title()));
-        kept.iter().for_each(|old| say(&format!("  The file as it was: {}", shown(old))));
+        say(&format!(
+            "adjutant: {} starts the server for {}",
+            display_path(&place.path),
+            client.title()
+        ));
+        kept.iter().for_each(|old| say(&format!("  The file as it was: {}", display_path(old))));
     }
     started.tell_kept();
     let is_here = |it: &String| Path::new(it).is_absolute();
@@ -142,17 +149,20 @@ pub(crate) fn remove(order: &InstallTarget<'_>) -> Result<Exit, Failure> {
 fn remove_from(client: KnownClient, place: &ConfigLocation) -> Result<(), Failure> {
     let file = config_file::ClientConfigFile::open(place)?;
     let broken = |problem: String| {
-        Failure::new(Exit::Failed, format!("{} was left alone: {problem}", shown(&place.path)))
+        Failure::new(
+            Exit::Failed,
+            format!("{} was left alone: {problem}", display_path(&place.path)),
+        )
     };
     let text = ClientConfigText::read(client, file.text().to_owned()).map_err(broken)?;
-    let new = text.without().map_err(broken)?;
+    let new = text.without_entry().map_err(broken)?;
     if new == file.text() {
-        say(&format!("adjutant: {} does not name the server", shown(&place.path)));
+        say(&format!("adjutant: {} does not name the server", display_path(&place.path)));
         return Ok(());
     }
     let kept = file.replace(&new)?;
-    say(&format!("adjutant: {} no longer starts the server", shown(&place.path)));
-    kept.iter().for_each(|old| say(&format!("  The file as it was: {}", shown(old))));
+    say(&format!("adjutant: {} no longer starts the server", display_path(&place.path)));
+    kept.iter().for_each(|old| say(&format!("  The file as it was: {}", display_path(old))));
     Ok(())
 }
 
@@ -173,8 +183,9 @@ impl ServerLaunch {
         if place.scope == McpScope::User || is_harmless {
             return Ok(());
         }
-        let (path, name) = (shown(&place.path), client.name());
-        let what = format!("{path} was left alone: its entry has {} already", self.kept());
+        let (path, name) = (display_path(&place.path), client.name());
+        let what =
+            format!("{path} was left alone: its entry has {} already", self.kept_parts_text());
         let hint = if self.variables.is_empty() {
             let typed: Vec<String> = self.flags.iter().map(|it| crate::hints::quoted(it)).collect();
             format!(
@@ -191,11 +202,11 @@ impl ServerLaunch {
 
     fn tell_kept(&self) {
         if !self.flags.is_empty() || !self.variables.is_empty() {
-            say(&format!("  It keeps {} that were there.", self.kept()));
+            say(&format!("  It keeps {} of the existing entry.", self.kept_parts_text()));
         }
     }
 
-    fn kept(&self) -> String {
+    fn kept_parts_text(&self) -> String {
         let line = |all: &[String]| sanitize::line(&all.join(" ")).into_owned();
         let flags = (!self.flags.is_empty()).then(|| format!("the flags `{}`", line(&self.flags)));
         let variables = (!self.variables.is_empty())
@@ -218,7 +229,7 @@ fn plan_launch(
         |entry: &&Value| ["command", "url", "httpUrl"].iter().any(|key| !entry[key].is_null());
     let known = text.entry().filter(is_of_another).map(|entry| {
         client.command_of(entry).ok_or_else(|| {
-            let path = shown(&place.path);
+            let path = display_path(&place.path);
             let what = format!(
                 "{path} has an entry `{SERVER}` whose `command` is missing or is not a program with arguments"
             );
@@ -228,7 +239,7 @@ fn plan_launch(
     });
     let known = known.transpose()?.unwrap_or_default();
     if let Some(program) = known.first().filter(|it| !is_ours(it)) {
-        let (path, program) = (shown(&place.path), sanitize::line(program).into_owned());
+        let (path, program) = (display_path(&place.path), sanitize::line(program).into_owned());
         let what =
             format!("{path} has a server `{SERVER}` that starts `{program}`, and was left alone");
         return Err(Failure::usage(what).hint(format!(
@@ -237,7 +248,7 @@ fn plan_launch(
         )));
     }
     let own = this_program()?;
-    let program = match known.first().filter(|it| resolved(it).is_some_and(|it| it == own)) {
+    let program = match known.first().filter(|it| resolve_program(it).is_some_and(|it| it == own)) {
         Some(program) => program.clone(),
         None => program_name(&own, place.scope)?,
     };
@@ -246,12 +257,9 @@ fn plan_launch(
     let plain = client.arguments(&server_flags::with_home(flags, home)?, gives_up);
     let keeps = flags.is_empty() && known.get(1).is_some_and(|first| first == "mcp");
     let arguments = if keeps {
-        let kept = server_flags::kept(&known[2..], gives_up).map_err(|problem| {
-            Failure::usage(format!("{} was left alone: {problem}", shown(&place.path))).hint(
-                format!(
-                    "`adjutant mcp install {} -- FLAGS` puts others in their place.",
-                    client.name()
-                ),
+        let kept = server_flags::without_long_detach(&known[2..], gives_up).map_err(|problem| {
+            Failure::usage(format!("{} was left alone: {problem}", display_path(&place.path))).hint(
+                format!("`adjutant mcp install {} -- FLAGS` replaces its flags.", client.name()),
             )
         })?;
         client.arguments(&kept, gives_up)
@@ -281,13 +289,13 @@ fn is_ours(program: &str) -> bool {
 }
 
 fn this_program() -> Result<PathBuf, Failure> {
-    env::current_exe()
-        .and_then(fs::canonicalize)
-        .map_err(|error| Failure::new(Exit::Failed, format!("cannot find this program: {error}")))
+    env::current_exe().and_then(fs::canonicalize).map_err(|error| {
+        Failure::new(Exit::Failed, format!("cannot find the path of the adjutant program: {error}"))
+    })
 }
 
 /// Returns the file that a command starts.
-fn resolved(program: &str) -> Option<PathBuf> {
+fn resolve_program(program: &str) -> Option<PathBuf> {
     let found = if program.contains('/') { Some(PathBuf::from(program)) } else { on_path(program) };
     fs::canonicalize(found?).ok()
 }
@@ -305,11 +313,14 @@ fn on_path(program: &str) -> Option<PathBuf> {
 fn text_of(path: &Path) -> Result<String, Failure> {
     let text = path.to_str().map(str::to_owned);
     text.ok_or_else(|| {
-        Failure::usage(format!("{} cannot be named in a configuration", shown(path)))
+        Failure::usage(format!(
+            "the path {} is not UTF-8 and cannot be written to a configuration file",
+            display_path(path)
+        ))
     })
 }
 
-fn shown(path: &Path) -> String {
+fn display_path(path: &Path) -> String {
     sanitize::line(&path.display().to_string()).into_owned()
 }
 

@@ -30,7 +30,10 @@ pub(super) fn with_home(flags: &[String], home: Option<&Path>) -> Result<Vec<Str
 }
 
 /// Returns the flags of an entry without a `--detach-after` that exceeds the client's own timeout.
-pub(super) fn kept(flags: &[String], gives_up: Option<Duration>) -> Result<Vec<String>, String> {
+pub(super) fn without_long_detach(
+    flags: &[String],
+    gives_up: Option<Duration>,
+) -> Result<Vec<String>, String> {
     let matches = check(flags)
         .map_err(|said| format!("it starts the server with flags that it refuses: {said}"))?;
     let waits = matches.get_one::<u64>("detach_after").map(|seconds| Duration::from_secs(*seconds));

@@ -22,7 +22,7 @@ const BEGIN_AGAIN: &str = "start the run again with ";
 const BEGIN: [&str; 3] = ["delegate -t a=b", "run goal", "story prd.json"];
 
 /// Which commands the flags in a refusal's advice are for.
-enum AdviceFor {
+enum AdviceScope {
     /// The commands that start a run.
     BeginAgain,
     /// The command that was typed, whichever it was.
@@ -31,7 +31,7 @@ enum AdviceFor {
     NoCommand,
 }
 
-fn advice_for(refusal: &Refusal) -> AdviceFor {
+fn advice_for(refusal: &Refusal) -> AdviceScope {
     match refusal {
         Refusal::Disabled { .. }
         | Refusal::TooDeep { .. }
@@ -39,8 +39,8 @@ fn advice_for(refusal: &Refusal) -> AdviceFor {
         | Refusal::TooMany { .. }
         | Refusal::ContextBudget { .. }
         | Refusal::Tokens { .. }
-        | Refusal::Money { .. } => AdviceFor::BeginAgain,
-        Refusal::ApprovalDenied { .. } => AdviceFor::AnyCommand,
+        | Refusal::Money { .. } => AdviceScope::BeginAgain,
+        Refusal::ApprovalDenied { .. } => AdviceScope::AnyCommand,
         Refusal::UnknownParent { .. }
         | Refusal::UnknownAgent { .. }
         | Refusal::Cycle { .. }
@@ -51,7 +51,7 @@ fn advice_for(refusal: &Refusal) -> AdviceFor {
         | Refusal::Model { .. }
         | Refusal::Time { .. }
         | Refusal::QueueFull { .. }
-        | Refusal::MessageRejected { .. } => AdviceFor::NoCommand,
+        | Refusal::MessageRejected { .. } => AdviceScope::NoCommand,
     }
 }
 
@@ -181,9 +181,9 @@ fn the_flags_in_the_advice_of_every_refusal_are_those_of_the_command_it_is_for()
         let found = flags(&text).len();
         let begins = text.to_lowercase().contains(BEGIN_AGAIN);
         match advice_for(&refusal) {
-            AdviceFor::BeginAgain => assert_eq!(begins, found > 0, "{text}"),
-            AdviceFor::AnyCommand => assert!(!begins, "{text}"),
-            AdviceFor::NoCommand => assert_eq!(found, 0, "{text}"),
+            AdviceScope::BeginAgain => assert_eq!(begins, found > 0, "{text}"),
+            AdviceScope::AnyCommand => assert!(!begins, "{text}"),
+            AdviceScope::NoCommand => assert_eq!(found, 0, "{text}"),
         }
     }
 }

@@ -6,13 +6,14 @@ use adjutant_core::workspace::MergeRequest;
 use adjutant_core::{Event, Outcome};
 use adjutant_engine::Archive;
 use adjutant_engine::results::{MergeOutcome, shared_files};
-use adjutant_view::{Liveness, RunView};
+use adjutant_view::{ProcessLiveness, RunView};
 
 use super::merge::{
-    MergeFate, branched, exit, line, merge_one, preview, say_next, summarize_previews, tree_key,
+    ResultMergeOutcome, branched, exit, line, merge_one, preview, say_next, summarize_previews,
+    tree_key,
 };
 use super::{MergedChildren, ResultSelection, SelectedResult, open_work, work_failure};
-use crate::args::{MergeAfter, MergeAs};
+use crate::args::{MergeAfterRun, MergeMode};
 use crate::exit::{Exit, Failure};
 use crate::hints::advise;
 use crate::output::say;
@@ -59,7 +60,7 @@ pub(crate) enum MergeScope {
 pub(crate) fn after_run(
     archive: &Archive,
     view: &RunView,
-    how: MergeAfter,
+    how: MergeAfterRun,
     scope: MergeScope,
 ) -> WorkPlacement {
     let kept = |commit: Option<&String>| commit.is_some();
@@ -73,7 +74,7 @@ pub(crate) fn after_run(
     merge_or_report(archive, view, how, scope).unwrap_or_else(|failure| {
         say(&format!("adjutant: {failure}"));
         // A failed report is no failure: nothing was to be merged.
-        let exit = if how == MergeAfter::Report { Exit::Completed } else { Exit::Failed };
+        let exit = if how == MergeAfterRun::Report { Exit::Completed } else { Exit::Failed };
         WorkPlacement { exit, problems: vec![failure.to_string()], ..WorkPlacement::nowhere() }
     })
 }
@@ -81,13 +82,13 @@ pub(crate) fn after_run(
 fn merge_or_report(
     archive: &Archive,
     view: &RunView,
-    how: MergeAfter,
+    how: MergeAfterRun,
     scope: MergeScope,
 ) -> Result<WorkPlacement, Failure> {
     let work = open_work(Path::new(view.workdir()), archive);
     let work = work.map_err(|error| work_failure(&error))?;
     let mut chosen =
-        ResultSelection::of(work, view, Liveness::Dead, None, MergedChildren::Exclude)?;
+        ResultSelection::of(work, view, ProcessLiveness::Dead, None, MergedChildren::Exclude)?;
     let Some(request) = how.request() else {
         return report(&chosen).map(|()| WorkPlacement::nowhere());
     };
@@ -100,7 +101,7 @@ fn merge_or_report(
     chosen.say_shared(&shared_files(&chosen.diffs(&[])?));
     let merge =
         |picked: &SelectedResult| merge_and_record(archive, view, &chosen, picked, request, scope);
-    let fates: Vec<MergeFate> = chosen.picked.iter().map(merge).collect();
+    let fates: Vec<ResultMergeOutcome> = chosen.picked.iter().map(merge).collect();
     let mut placed = WorkPlacement::nowhere();
     for (picked, fate) in chosen.picked.iter().zip(&fates) {
         let line = line(picked, fate, false);
@@ -111,12 +112,16 @@ fn merge_or_report(
         if !is_root(picked) {
             continue;
         }
-        if let MergeFate::Branched { name, .. } = fate {
+        if let ResultMergeOutcome::Branched { name, .. } = fate {
             placed.branch = Some(name.clone());
         }
-        placed.is_applied = matches!(fate, MergeFate::Judged(MergeOutcome::Merges { .. }));
+        placed.is_applied = matches!(fate, ResultMergeOutcome::Judged(MergeOutcome::Merges { .. }));
         placed.is_in_files = placed.is_applied
-            || matches!(fate, MergeFate::Judged(MergeOutcome::Already) | MergeFate::MergedBefore);
+            || matches!(
+                fate,
+                ResultMergeOutcome::Judged(MergeOutcome::Already)
+                    | ResultMergeOutcome::MergedBefore
+            );
     }
     say_next(&chosen, &fates, false);
     for picked in others {
@@ -139,7 +144,7 @@ fn merge_and_record(
     picked: &SelectedResult,
     request: MergeRequest,
     scope: MergeScope,
-) -> MergeFate {
+) -> ResultMergeOutcome {
     let commit = picked.kept.commit.clone();
     let delegation = picked.kept.session.and_then(|session| view.delegation(session));
     let recorded = delegation.and_then(|it| it.merged_after_run.as_ref());
@@ -149,24 +154,28 @@ fn merge_and_record(
         MergeRequest::Branch if is_recorded && is_pending => {
             branched(chosen, picked, picked.kept.branch.clone())
         }
-        MergeRequest::Branch => merge_one(archive, chosen, picked, MergeAs::Branch),
-        MergeRequest::Apply if is_recorded && is_pending => MergeFate::MergedBefore,
+        MergeRequest::Branch => merge_one(archive, chosen, picked, MergeMode::Branch),
+        MergeRequest::Apply if is_recorded && is_pending => ResultMergeOutcome::MergedBefore,
         // A merge that was killed after its last file is recorded by `Work`, not in the journal.
         MergeRequest::Apply if is_pending => match chosen.work.is_applied(&commit) {
-            Ok(true) => MergeFate::MergedBefore,
-            Ok(false) if is_registered(archive, chosen, &commit) => MergeFate::MergedBefore,
-            Ok(false) => merge_one(archive, chosen, picked, MergeAs::Apply),
-            Err(error) => MergeFate::UnreadRecords(error),
+            Ok(true) => ResultMergeOutcome::MergedBefore,
+            Ok(false) if is_registered(archive, chosen, &commit) => {
+                ResultMergeOutcome::MergedBefore
+            }
+            Ok(false) => merge_one(archive, chosen, picked, MergeMode::Apply),
+            Err(error) => ResultMergeOutcome::UnreadRecords(error),
         },
-        MergeRequest::Apply => merge_one(archive, chosen, picked, MergeAs::Apply),
+        MergeRequest::Apply => merge_one(archive, chosen, picked, MergeMode::Apply),
     };
     let is_merged = exit(std::slice::from_ref(&fate), 0) == Exit::Completed;
     if let Some(session) = picked.kept.session.filter(|_| is_merged && !is_recorded) {
         let event = Event::ResultMerged { session, commit, merge: request };
         let found = archive.find(&chosen.run.to_string());
         if let Err(error) = found.and_then(|(files, _)| files.append(&event)) {
-            let failure = Failure::caused(Exit::Failed, &error);
-            say(&format!("adjutant: the merge of {session} is not recorded: {failure}"));
+            let failure = Failure::from_error(Exit::Failed, &error);
+            say(&format!(
+                "adjutant: {session} was merged, but this could not be recorded in the journal: {failure}"
+            ));
         }
     }
     fate
@@ -174,16 +183,23 @@ fn merge_and_record(
 
 /// Returns whether the registry has the merge. If it cannot be read, merging is refused later.
 fn is_registered(archive: &Archive, chosen: &ResultSelection, commit: &str) -> bool {
-    archive.registry().look().is_ok_and(|known| known.has_merged(&tree_key(chosen), commit))
+    archive
+        .registry()
+        .read_unlocked()
+        .is_ok_and(|known| known.has_merged(&tree_key(chosen), commit))
 }
 
 fn report(chosen: &ResultSelection) -> Result<(), Failure> {
     let previews = preview(chosen)?;
     chosen.say_shared(&shared_files(&chosen.diffs(&[])?));
     say(&summarize_previews(chosen, &previews));
-    let fates: Vec<MergeFate> = previews.into_iter().map(MergeFate::Judged).collect();
-    let merges = |it: &MergeFate| {
-        matches!(it, MergeFate::Judged(MergeOutcome::Merges { .. } | MergeOutcome::Already))
+    let fates: Vec<ResultMergeOutcome> =
+        previews.into_iter().map(ResultMergeOutcome::Judged).collect();
+    let merges = |it: &ResultMergeOutcome| {
+        matches!(
+            it,
+            ResultMergeOutcome::Judged(MergeOutcome::Merges { .. } | MergeOutcome::Already)
+        )
     };
     for (picked, fate) in chosen.picked.iter().zip(&fates) {
         say(line(picked, fate, true).trim_end());

@@ -13,7 +13,7 @@ use adjutant_view::{patch, sanitize};
 use serde_json::{Value, json};
 
 use super::{MergedChildren, ResultSelection, SelectedResult, file_json, size, work_failure};
-use crate::args::DiffArgs;
+use crate::args::DiffResultsArgs;
 use crate::exit::{Exit, Failure};
 use crate::output::{print, print_json, say};
 use crate::records::colours;
@@ -22,7 +22,11 @@ use crate::records::colours;
 const PATCH_BYTES: usize = 64 * 1024 * 1024;
 
 /// Runs `adjutant diff`.
-pub(crate) fn run_diff(archive: &Archive, args: &DiffArgs, as_json: bool) -> Result<Exit, Failure> {
+pub(crate) fn run_diff(
+    archive: &Archive,
+    args: &DiffResultsArgs,
+    as_json: bool,
+) -> Result<Exit, Failure> {
     let (run, paths) = split_run_and_paths(args);
     let chosen = ResultSelection::find(archive, run, MergedChildren::Exclude)?;
     let paths = paths_in_tree(&chosen, &paths)?;
@@ -72,7 +76,7 @@ fn as_object((picked, diff): (&SelectedResult, &Diff)) -> Value {
 }
 
 /// Decides whether the first argument names a run or a path: a path if it exists or contains a slash.
-fn split_run_and_paths(args: &DiffArgs) -> (Option<&str>, Vec<PathBuf>) {
+fn split_run_and_paths(args: &DiffResultsArgs) -> (Option<&str>, Vec<PathBuf>) {
     let Some(first) = args.run.as_deref() else { return (None, args.paths.clone()) };
     let is_id = first == "latest" || first.starts_with("run_") || first.starts_with("sess_");
     if !is_id && (first.contains('/') || Path::new(first).symlink_metadata().is_ok()) {
@@ -134,7 +138,7 @@ fn show(
             Exit::Partial,
             format!("{}: the patch is longer than 64 MiB and was cut", picked.title()),
         )
-        .hint("Name paths, or look with `git show` at its commit."));
+        .hint("Name paths to get less of it, or run `git show` with its commit."));
     }
     Ok(())
 }

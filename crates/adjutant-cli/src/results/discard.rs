@@ -6,16 +6,16 @@ use adjutant_view::sanitize;
 use serde_json::{Value, json};
 
 use super::{MergedChildren, ResultSelection, SelectedResult, size, work_failure};
-use crate::args::DiscardArgs;
+use crate::args::DiscardResultsArgs;
 use crate::ask::Terminal;
 use crate::exit::{Exit, Failure};
 use crate::output::{print, print_json, say};
-use crate::records::counted;
+use crate::records::count_with_noun;
 
 /// Runs `adjutant discard`.
 pub(crate) fn run_discard(
     archive: &Archive,
-    args: &DiscardArgs,
+    args: &DiscardResultsArgs,
     as_json: bool,
 ) -> Result<Exit, Failure> {
     let chosen = ResultSelection::find(archive, Some(&args.run), MergedChildren::Include)?;
@@ -61,7 +61,7 @@ pub(crate) fn run_discard(
 
 /// Shows the results and asks for confirmation. Refuses if there is no terminal.
 fn ask(chosen: &ResultSelection) -> Result<(), Failure> {
-    let count = counted(chosen.picked.len(), "result");
+    let count = count_with_noun(chosen.picked.len(), "result");
     let Some(terminal) = Terminal::open() else {
         let text = format!("{count} would be discarded, and there is no terminal to ask on");
         return Err(Failure::new(Exit::Refused, text)

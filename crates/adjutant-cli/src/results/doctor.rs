@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use adjutant_engine::results::{MachineCapabilities, probe_machine};
+use adjutant_engine::results::{MachineCapabilities, disk_usage, probe_machine};
 
-use super::search;
+use super::{disk_usage_text, search};
 
 /// Returns findings about what writing agents need: name, whether it is fine, explanation.
-pub(crate) fn findings(home: &Path) -> [(&'static str, bool, String); 4] {
+pub(crate) fn findings(home: &Path) -> [(&'static str, bool, String); 5] {
     let MachineCapabilities { git, sandbox, overlay, user_namespaces } =
         probe_machine(&search(), home);
     let git = match git {
@@ -30,10 +30,12 @@ pub(crate) fn findings(home: &Path) -> [(&'static str, bool, String); 4] {
         Ok(()) => (true, "overlay: made in constant time".to_owned()),
         Err(why) => (false, format!("git work trees, slower to make: {why}")),
     };
+    let disk = disk_usage_text(disk_usage(home)).unwrap_or_else(|| "no workspaces".to_owned());
     [
         ("git", git.0, git.1),
         ("user namespaces", user_namespaces, namespaces.to_owned()),
         ("sandbox", sandbox.0, sandbox.1),
         ("workspaces", workspace.0, workspace.1),
+        ("disk space", true, disk),
     ]
 }

@@ -18,14 +18,14 @@ use super::{
     LISTED, MergedChildren, ResultSelection, SelectedResult, conflict_json, conflict_line,
     file_json, size, work_failure,
 };
-use crate::args::{MergeArgs, MergeAs};
+use crate::args::{MergeMode, MergeResultsArgs};
 use crate::exit::{Exit, Failure};
 use crate::hints::{advise, completed};
 use crate::output::{print, print_json, say};
-use crate::records::counted;
+use crate::records::count_with_noun;
 
 /// What happened to one result when it was merged.
-pub(super) enum MergeFate {
+pub(super) enum ResultMergeOutcome {
     /// The dry run or the merge into the files ended with this verdict.
     Judged(MergeOutcome),
     /// It was merged into the files earlier, so it is not merged again.
@@ -43,13 +43,14 @@ pub(super) enum MergeFate {
 /// Runs `adjutant merge`.
 pub(crate) fn run_merge(
     archive: &Archive,
-    args: &MergeArgs,
+    args: &MergeResultsArgs,
     as_json: bool,
 ) -> Result<Exit, Failure> {
     let chosen = ResultSelection::find(archive, args.run.as_deref(), MergedChildren::Exclude)?;
     if args.undo {
         return undo_merges(archive, &chosen, as_json);
     }
+    refuse_other_commits(&chosen, &args.only_commits)?;
     if !as_json {
         chosen.say_gone()?;
     }
@@ -65,7 +66,7 @@ pub(crate) fn run_merge(
         }
     }
     let fates = match (args.how, args.dry_run) {
-        (_, true) => previews.into_iter().map(MergeFate::Judged).collect(),
+        (_, true) => previews.into_iter().map(ResultMergeOutcome::Judged).collect(),
         (how, false) => carry_out(archive, &chosen, how),
     };
     if as_json {
@@ -78,6 +79,16 @@ pub(crate) fn run_merge(
         chosen.say_unfinished();
     }
     Ok(chosen.exit(exit(&fates, chosen.gone.len())))
+}
+
+/// Refuses to merge other results than those a person approved.
+fn refuse_other_commits(chosen: &ResultSelection, approved: &[String]) -> Result<(), Failure> {
+    let is_same = chosen.picked.iter().map(|it| &it.kept.commit).eq(approved);
+    if approved.is_empty() || is_same {
+        return Ok(());
+    }
+    let text = format!("the results of {} have changed since the question was asked", chosen.name);
+    Err(Failure::new(Exit::Refused, text).hint("Ask again: the answer was about other commits."))
 }
 
 /// Restores files that a killed merge left half done, before any result is judged.
@@ -103,7 +114,11 @@ pub(super) fn preview(chosen: &ResultSelection) -> Result<Vec<MergeOutcome>, Fai
 }
 
 /// Merges the results one after the other. A failure does not stop the others.
-fn carry_out(archive: &Archive, chosen: &ResultSelection, how: MergeAs) -> Vec<MergeFate> {
+fn carry_out(
+    archive: &Archive,
+    chosen: &ResultSelection,
+    how: MergeMode,
+) -> Vec<ResultMergeOutcome> {
     chosen.picked.iter().map(|picked| merge_one(archive, chosen, picked, how)).collect()
 }
 
@@ -112,22 +127,26 @@ pub(super) fn merge_one(
     archive: &Archive,
     chosen: &ResultSelection,
     picked: &SelectedResult,
-    how: MergeAs,
-) -> MergeFate {
+    how: MergeMode,
+) -> ResultMergeOutcome {
     match how {
-        MergeAs::Apply => apply(archive, chosen, picked),
-        MergeAs::Branch => match chosen.work.branch(&picked.kept) {
+        MergeMode::Apply => apply(archive, chosen, picked),
+        MergeMode::Branch => match chosen.work.branch(&picked.kept) {
             Ok(name) => branched(chosen, picked, name),
-            Err(error) => MergeFate::Unbranched(error),
+            Err(error) => ResultMergeOutcome::Unbranched(error),
         },
     }
 }
 
 /// Merges one result into the files and records that in the registry of runs. Refuses if the registry is unavailable.
-fn apply(archive: &Archive, chosen: &ResultSelection, picked: &SelectedResult) -> MergeFate {
+fn apply(
+    archive: &Archive,
+    chosen: &ResultSelection,
+    picked: &SelectedResult,
+) -> ResultMergeOutcome {
     let registry = archive.registry();
-    if let Err(error) = registry.look() {
-        return MergeFate::Unregistered(error.into());
+    if let Err(error) = registry.read_unlocked() {
+        return ResultMergeOutcome::Unregistered(error.into());
     }
     let verdict = chosen.work.apply(&picked.kept);
     if matches!(verdict, MergeOutcome::Merges { .. }) {
@@ -135,11 +154,14 @@ fn apply(archive: &Archive, chosen: &ResultSelection, picked: &SelectedResult) -
         let merge = RegistryCommand::RecordMerge { tree, run: chosen.run, commit };
         // `merge --undo` works from the record in the state directory, so a failure here is only printed.
         if let Err(error) = registry.submit(merge) {
-            let failure = Failure::caused(Exit::Failed, &error);
-            say(&format!("adjutant: the merge of {} is not registered: {failure}", picked.title()));
+            let failure = Failure::from_error(Exit::Failed, &error);
+            say(&format!(
+                "adjutant: {} was merged, but this could not be recorded in the registry: {failure}",
+                picked.title()
+            ));
         }
     }
-    MergeFate::Judged(verdict)
+    ResultMergeOutcome::Judged(verdict)
 }
 
 /// Returns the registry's key of the tree that results are merged into.
@@ -152,10 +174,10 @@ pub(super) fn branched(
     chosen: &ResultSelection,
     picked: &SelectedResult,
     name: String,
-) -> MergeFate {
+) -> ResultMergeOutcome {
     // Only a remark depends on this, so an error of git is ignored.
     let uncommitted = chosen.work.holds_uncommitted(&picked.kept).unwrap_or(false);
-    MergeFate::Branched { name, uncommitted }
+    ResultMergeOutcome::Branched { name, uncommitted }
 }
 
 /// Summarizes the previews in one line.
@@ -176,14 +198,19 @@ pub(super) fn summarize_previews(chosen: &ResultSelection, previews: &[MergeOutc
         .filter(|(count, _)| *count > 0)
         .map(|(count, words)| format!("{count} {words}"))
         .collect();
-    format!("{} of {}: {}", counted(previews.len(), "result"), chosen.name, parts.join(", "))
+    format!(
+        "{} of {}: {}",
+        count_with_noun(previews.len(), "result"),
+        chosen.name,
+        parts.join(", ")
+    )
 }
 
 /// Describes what happened to a result, with the files that matter.
-pub(super) fn line(picked: &SelectedResult, fate: &MergeFate, dry_run: bool) -> String {
+pub(super) fn line(picked: &SelectedResult, fate: &ResultMergeOutcome, dry_run: bool) -> String {
     let title = picked.title();
     match fate {
-        MergeFate::Judged(MergeOutcome::Merges { diff, submodules, git_like }) => {
+        ResultMergeOutcome::Judged(MergeOutcome::Merges { diff, submodules, git_like }) => {
             let word = if dry_run { "would merge" } else { "merged" };
             let mut text = format!("{word}  {title}: {}\n", size(diff));
             for path in submodules {
@@ -200,38 +227,38 @@ pub(super) fn line(picked: &SelectedResult, fate: &MergeFate, dry_run: bool) -> 
             }
             text
         }
-        MergeFate::Judged(MergeOutcome::Already) => format!("there already  {title}\n"),
-        MergeFate::MergedBefore => format!("merged before  {title}\n"),
-        MergeFate::UnreadRecords(error) => {
+        ResultMergeOutcome::Judged(MergeOutcome::Already) => format!("there already  {title}\n"),
+        ResultMergeOutcome::MergedBefore => format!("merged before  {title}\n"),
+        ResultMergeOutcome::UnreadRecords(error) => {
             let failure = work_failure(error).to_string();
             format!(
                 "failed  {title}: not merged: cannot read whether it was merged before: {}\n",
                 sanitize::line(&failure)
             )
         }
-        MergeFate::Unregistered(error) => {
-            let failure = Failure::caused(Exit::Failed, error).to_string();
+        ResultMergeOutcome::Unregistered(error) => {
+            let failure = Failure::from_error(Exit::Failed, error).to_string();
             format!("failed  {title}: not merged: {}\n", sanitize::line(&failure))
         }
-        MergeFate::Judged(MergeOutcome::Conflicts(conflicts)) => {
-            let head = format!("conflict  {title}: {}\n", counted(conflicts.len(), "file"));
+        ResultMergeOutcome::Judged(MergeOutcome::Conflicts(conflicts)) => {
+            let head = format!("conflict  {title}: {}\n", count_with_noun(conflicts.len(), "file"));
             head + &conflicts.iter().map(conflict_line).collect::<String>()
         }
-        MergeFate::Judged(MergeOutcome::Dirty(paths)) => {
+        ResultMergeOutcome::Judged(MergeOutcome::Dirty(paths)) => {
             let mut text = format!(
                 "refused  {title}: {} with uncommitted changes it never saw\n",
-                counted(paths.len(), "file")
+                count_with_noun(paths.len(), "file")
             );
             for path in paths.iter().take(LISTED) {
                 text += &format!("  {}\n", sanitize::line(&path.to_string_lossy()));
             }
             text
         }
-        MergeFate::Judged(MergeOutcome::Failed(error)) => {
-            let failure = Failure::caused(Exit::Failed, error).to_string();
+        ResultMergeOutcome::Judged(MergeOutcome::Failed(error)) => {
+            let failure = Failure::from_error(Exit::Failed, error).to_string();
             format!("failed  {title}: {}\n", sanitize::line(&failure))
         }
-        MergeFate::Branched { name, uncommitted } => {
+        ResultMergeOutcome::Branched { name, uncommitted } => {
             let remark = if *uncommitted {
                 "; it also holds the uncommitted files the work began from"
             } else {
@@ -239,7 +266,7 @@ pub(super) fn line(picked: &SelectedResult, fate: &MergeFate, dry_run: bool) -> 
             };
             format!("branch  {title}: {name}{remark}\n")
         }
-        MergeFate::Unbranched(error) => {
+        ResultMergeOutcome::Unbranched(error) => {
             let failure = work_failure(error).to_string();
             format!("failed  {title}: {}\n", sanitize::line(&failure))
         }
@@ -247,19 +274,18 @@ pub(super) fn line(picked: &SelectedResult, fate: &MergeFate, dry_run: bool) -> 
 }
 
 /// Prints what to type next.
-pub(super) fn say_next(chosen: &ResultSelection, fates: &[MergeFate], dry_run: bool) {
+pub(super) fn say_next(chosen: &ResultSelection, fates: &[ResultMergeOutcome], dry_run: bool) {
     let name = &chosen.name;
-    let has = |is: fn(&MergeFate) -> bool| fates.iter().any(is);
-    if has(|it| matches!(it, MergeFate::Judged(MergeOutcome::Dirty(_)))) {
+    let has = |is: fn(&ResultMergeOutcome) -> bool| fates.iter().any(is);
+    if has(|it| matches!(it, ResultMergeOutcome::Judged(MergeOutcome::Dirty(_)))) {
         advise(&format!(
             "Commit or stash those files, or take the work as a branch: `adjutant merge {name} --as branch`."
         ));
     }
-    if let Some((picked, _)) = chosen
-        .picked
-        .iter()
-        .zip(fates)
-        .find(|(_, fate)| matches!(fate, MergeFate::Judged(MergeOutcome::Conflicts(_))))
+    if let Some((picked, _)) =
+        chosen.picked.iter().zip(fates).find(|(_, fate)| {
+            matches!(fate, ResultMergeOutcome::Judged(MergeOutcome::Conflicts(_)))
+        })
     {
         advise(&match chosen.unmerged_before().as_slice() {
             [] => conflict_advice(chosen, picked),
@@ -270,13 +296,15 @@ pub(super) fn say_next(chosen: &ResultSelection, fates: &[MergeFate], dry_run: b
             ),
         });
     }
-    if has(|it| matches!(it, MergeFate::Judged(MergeOutcome::Failed(ApplyError::Sparse { .. })))) {
+    if has(|it| {
+        matches!(it, ResultMergeOutcome::Judged(MergeOutcome::Failed(ApplyError::Sparse { .. })))
+    }) {
         advise(&format!(
             "This checkout is a sparse one: `git sparse-checkout add DIR` brings a folder in, \
              `adjutant merge {name} --as branch` takes the work as a branch."
         ));
     }
-    let merges = has(|it| matches!(it, MergeFate::Judged(MergeOutcome::Merges { .. })));
+    let merges = has(|it| matches!(it, ResultMergeOutcome::Judged(MergeOutcome::Merges { .. })));
     if dry_run && merges {
         advise(&format!("`adjutant merge {name}` does it; `adjutant diff {name}` shows it."));
     } else if merges {
@@ -306,16 +334,18 @@ fn conflict_advice(chosen: &ResultSelection, picked: &SelectedResult) -> String 
 
 /// Returns the exit code: `Completed` for all merged, `Partial` for some, `Failed` for none, `Refused` if uncommitted
 /// changes prevented all of them.
-pub(super) fn exit(fates: &[MergeFate], gone: usize) -> Exit {
-    let well = |fate: &&MergeFate| {
+pub(super) fn exit(fates: &[ResultMergeOutcome], gone: usize) -> Exit {
+    let well = |fate: &&ResultMergeOutcome| {
         matches!(
             fate,
-            MergeFate::Judged(MergeOutcome::Merges { .. } | MergeOutcome::Already)
-                | MergeFate::MergedBefore
-                | MergeFate::Branched { .. }
+            ResultMergeOutcome::Judged(MergeOutcome::Merges { .. } | MergeOutcome::Already)
+                | ResultMergeOutcome::MergedBefore
+                | ResultMergeOutcome::Branched { .. }
         )
     };
-    let dirty = |fate: &MergeFate| matches!(fate, MergeFate::Judged(MergeOutcome::Dirty(_)));
+    let dirty = |fate: &ResultMergeOutcome| {
+        matches!(fate, ResultMergeOutcome::Judged(MergeOutcome::Dirty(_)))
+    };
     let merged = fates.iter().filter(well).count();
     match merged {
         all if all == fates.len() && gone == 0 => Exit::Completed,
@@ -327,16 +357,18 @@ pub(super) fn exit(fates: &[MergeFate], gone: usize) -> Exit {
 
 fn as_object(
     chosen: &ResultSelection,
-    args: &MergeArgs,
-    fates: &[MergeFate],
+    args: &MergeResultsArgs,
+    fates: &[ResultMergeOutcome],
     shared: &[SharedFile],
 ) -> Value {
     let how = match args.how {
-        MergeAs::Apply => "apply",
-        MergeAs::Branch => "branch",
+        MergeMode::Apply => "apply",
+        MergeMode::Branch => "branch",
     };
     let results = chosen.picked.iter().zip(fates);
-    let merged = |it: &MergeFate| matches!(it, MergeFate::Judged(MergeOutcome::Merges { .. }));
+    let merged = |it: &ResultMergeOutcome| {
+        matches!(it, ResultMergeOutcome::Judged(MergeOutcome::Merges { .. }))
+    };
     let undo = (!args.dry_run && fates.iter().any(merged))
         .then(|| command(&format!("adjutant merge --undo {}", chosen.name)));
     json!({
@@ -353,37 +385,37 @@ fn command(text: &str) -> String {
     completed(&format!("`{text}`")).trim_matches('`').to_owned()
 }
 
-fn fate_json(picked: &SelectedResult, fate: &MergeFate, dry_run: bool) -> Value {
+fn fate_json(picked: &SelectedResult, fate: &ResultMergeOutcome, dry_run: bool) -> Value {
     let mut object = picked.json();
     let (word, name, value): (&str, &str, Value) = match fate {
-        MergeFate::Judged(MergeOutcome::Merges { diff, submodules, git_like }) => {
+        ResultMergeOutcome::Judged(MergeOutcome::Merges { diff, submodules, git_like }) => {
             let paths =
                 |all: &[PathBuf]| all.iter().map(|it| json!(it.to_string_lossy())).collect();
             object["submodules"] = paths(submodules);
             object["git_like"] = paths(git_like);
             (if dry_run { "would_merge" } else { "merged" }, "files", files(diff))
         }
-        MergeFate::Judged(MergeOutcome::Already) | MergeFate::MergedBefore => {
+        ResultMergeOutcome::Judged(MergeOutcome::Already) | ResultMergeOutcome::MergedBefore => {
             ("already", "files", json!([]))
         }
-        MergeFate::Judged(MergeOutcome::Conflicts(all)) => {
+        ResultMergeOutcome::Judged(MergeOutcome::Conflicts(all)) => {
             ("conflict", "conflicts", conflicts(all))
         }
-        MergeFate::Judged(MergeOutcome::Dirty(paths)) => {
+        ResultMergeOutcome::Judged(MergeOutcome::Dirty(paths)) => {
             ("refused", "dirty", paths.iter().map(|it| json!(it.to_string_lossy())).collect())
         }
-        MergeFate::Judged(MergeOutcome::Failed(error)) => {
-            ("failed", "reason", json!(Failure::caused(Exit::Failed, error).to_string()))
+        ResultMergeOutcome::Judged(MergeOutcome::Failed(error)) => {
+            ("failed", "reason", json!(Failure::from_error(Exit::Failed, error).to_string()))
         }
-        MergeFate::Branched { name, uncommitted } => {
+        ResultMergeOutcome::Branched { name, uncommitted } => {
             object["holds_uncommitted"] = json!(uncommitted);
             ("branched", "branch", json!(name))
         }
-        MergeFate::Unbranched(error) | MergeFate::UnreadRecords(error) => {
+        ResultMergeOutcome::Unbranched(error) | ResultMergeOutcome::UnreadRecords(error) => {
             ("failed", "reason", json!(work_failure(error).to_string()))
         }
-        MergeFate::Unregistered(error) => {
-            ("failed", "reason", json!(Failure::caused(Exit::Failed, error).to_string()))
+        ResultMergeOutcome::Unregistered(error) => {
+            ("failed", "reason", json!(Failure::from_error(Exit::Failed, error).to_string()))
         }
     };
     object["fate"] = json!(word);
@@ -405,8 +437,10 @@ fn register_undo(archive: &Archive, chosen: &ResultSelection, commit: &str) {
     match archive.registry().submit(undo) {
         Ok(_) | Err(RegistryError::Refused(RegistryRefusal::NotMerged { .. })) => {}
         Err(error) => {
-            let failure = Failure::caused(Exit::Failed, &error);
-            say(&format!("adjutant: that {commit} was taken back is not registered: {failure}"));
+            let failure = Failure::from_error(Exit::Failed, &error);
+            say(&format!(
+                "adjutant: the merge of {commit} was undone, but this could not be recorded in the registry: {failure}"
+            ));
         }
     }
 }
@@ -461,14 +495,14 @@ fn undo_line(title: &str, taken: &UnmergeOutcome) -> String {
         UnmergeOutcome::Nothing => String::new(),
         UnmergeOutcome::Changed(paths) => {
             let mut text =
-                format!("left  {title}: {} changed since\n", counted(paths.len(), "file"));
+                format!("left  {title}: {} changed since\n", count_with_noun(paths.len(), "file"));
             for path in paths.iter().take(LISTED) {
                 text += &format!("  {}\n", sanitize::line(&path.to_string_lossy()));
             }
             text
         }
         UnmergeOutcome::Failed(error) => {
-            let failure = Failure::caused(Exit::Failed, error).to_string();
+            let failure = Failure::from_error(Exit::Failed, error).to_string();
             format!("left  {title}: {}\n", sanitize::line(&failure))
         }
     }
@@ -483,7 +517,7 @@ fn undo_json(mut object: Value, taken: &UnmergeOutcome) -> Value {
             "refused"
         }
         UnmergeOutcome::Failed(error) => {
-            object["reason"] = json!(Failure::caused(Exit::Failed, error).to_string());
+            object["reason"] = json!(Failure::from_error(Exit::Failed, error).to_string());
             "failed"
         }
     };

@@ -6,8 +6,10 @@
 mod after_run;
 mod diff;
 mod discard;
+mod disk_usage;
 mod doctor;
 mod merge;
+mod merge_questions;
 mod prune_merges;
 mod prune_results;
 
@@ -15,27 +17,29 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use adjutant_core::workspace::KeptWork;
-use adjutant_core::{Outcome, RunId, SessionId, State};
+use adjutant_core::{DelegationState, Outcome, RunId, SessionId};
 use adjutant_engine::results::{
     Conflict, ConflictKind, ConflictSide, Diff, DiffEntry, DiffStatus, GitError, KeptResult,
     KeptResults, ResultLocation, ResultsError, SharedFile,
 };
 use adjutant_engine::{Archive, RunFiles, why_no_repository};
-use adjutant_view::{Delegation, Liveness, RunView, sanitize};
+use adjutant_view::{Delegation, ProcessLiveness, RunView, sanitize};
 use serde_json::{Value, json};
 
 use crate::exit::{Exit, Failure};
 use crate::hints::advise;
 use crate::output::say;
-use crate::records::{self, ViewDetail, counted, failed};
+use crate::records::{self, ViewDetail, archive_failure, count_with_noun};
 use crate::run_lookup::{self, ProjectTree};
 use crate::settings::user_config_dir;
 
 pub(crate) use after_run::{MergeScope, WorkPlacement, after_run};
 pub(crate) use diff::run_diff;
 pub(crate) use discard::run_discard;
+pub(crate) use disk_usage::{disk_usage_json, disk_usage_text};
 pub(crate) use doctor::findings;
 pub(crate) use merge::run_merge;
+pub(crate) use merge_questions::PendingMerge;
 pub(crate) use prune_merges::prune_merges;
 pub(crate) use prune_results::prune_results;
 
@@ -56,7 +60,7 @@ pub(crate) fn open_work(tree: &Path, archive: &Archive) -> Result<KeptResults, R
     })
 }
 
-/// A result, and which agent made it.
+/// A result that a command selected, with the label and outcome of the delegation that made it.
 pub(crate) struct SelectedResult {
     /// The result.
     pub(crate) kept: KeptResult,
@@ -82,7 +86,7 @@ pub(crate) struct UnsavedWork {
     problem: String,
 }
 
-/// The results that a command is about.
+/// The results that `diff`, `merge` or `discard` is about, with those that no longer exist.
 pub(crate) struct ResultSelection {
     /// The repository.
     pub(crate) work: KeptResults,
@@ -125,15 +129,15 @@ pub(crate) enum UnfinishedReason {
 
 impl UnfinishedReason {
     /// Judges one session, or the whole run.
-    fn of(view: &RunView, liveness: Liveness, session: Option<SessionId>) -> Option<Self> {
+    fn of(view: &RunView, liveness: ProcessLiveness, session: Option<SessionId>) -> Option<Self> {
         let is_open = |it: &Delegation| it.state.is_live() || it.is_keeping();
         let is_open = match session.and_then(|session| view.delegation(session)) {
             Some(one) => is_open(one),
             None => view.outcome().is_none(),
         };
         is_open.then_some(match liveness {
-            Liveness::Alive => Self::Running,
-            Liveness::Dead => Self::Interrupted,
+            ProcessLiveness::Alive => Self::Running,
+            ProcessLiveness::Dead => Self::Interrupted,
         })
     }
 
@@ -173,7 +177,7 @@ impl ResultSelection {
     pub(crate) fn of(
         work: KeptResults,
         view: &RunView,
-        liveness: Liveness,
+        liveness: ProcessLiveness,
         session: Option<SessionId>,
         parts: MergedChildren,
     ) -> Result<Self, Failure> {
@@ -186,8 +190,10 @@ impl ResultSelection {
             let found = kept.iter().position(|it| it.session == Some(delegation.session));
             let found = found.map(|place| kept.remove(place));
             let outcome = match delegation.state {
-                State::Ended(outcome) => Some(outcome),
-                State::AwaitingApproval | State::Queued | State::Running => None,
+                DelegationState::Ended(outcome) => Some(outcome),
+                DelegationState::AwaitingApproval
+                | DelegationState::Queued
+                | DelegationState::Running => None,
             };
             let is_part = session.is_none() && view.is_part_of_parent(delegation);
             if !is_meant(Some(delegation.session)) || (is_part && parts == MergedChildren::Exclude)
@@ -197,7 +203,7 @@ impl ResultSelection {
             let label = delegation.label.as_str().to_owned();
             let commit = delegation.kept.as_ref().and_then(|it| it.0.commit.clone());
             match (found, commit) {
-                (Some(_), _) if outcome.is_none() && liveness == Liveness::Alive => {
+                (Some(_), _) if outcome.is_none() && liveness == ProcessLiveness::Alive => {
                     say(&format!("adjutant: {} is still running", delegation.session));
                 }
                 (Some(mut kept), _) => {
@@ -235,7 +241,7 @@ impl ResultSelection {
         // If git fails, this advice is omitted.
         let kept = if self.stands_on.is_empty() { Ok(Vec::new()) } else { self.work.all_results() };
         let kept = kept.unwrap_or_default();
-        let places = self.work.whereabouts(&self.stands_on).unwrap_or_default();
+        let places = self.work.locate_commits(&self.stands_on).unwrap_or_default();
         let mut runs: Vec<String> = Vec::new();
         for (commit, place) in self.stands_on.iter().zip(places) {
             let found = kept.iter().find(|it| it.commit == *commit && !runs.contains(&it.run));
@@ -259,12 +265,12 @@ impl ResultSelection {
             let (title, problem) = (title(&it.session.to_string(), &it.label), &it.problem);
             let problem = sanitize::line(problem);
             say(&format!(
-                "adjutant: the work of {title} could not be kept and is still in its workspace: {problem}"
+                "adjutant: the work of {title} could not be committed and is still in its workspace: {problem}"
             ));
         }
         if !self.unkept.is_empty() {
             advise(&format!(
-                "Once the cause is fixed, `adjutant prune` keeps it; `adjutant diff {}` then shows it.",
+                "Fix the cause, then `adjutant prune` commits it; `adjutant diff {}` then shows it.",
                 self.name
             ));
         }
@@ -333,7 +339,10 @@ impl ResultSelection {
             say(&format!("adjutant: {text}"));
         }
         if self.picked.is_empty() && !self.gone.is_empty() {
-            return Err(Failure::new(Exit::Failed, format!("{}: no result is left", self.name)));
+            return Err(Failure::new(
+                Exit::Failed,
+                format!("{}: all results were discarded or pruned", self.name),
+            ));
         }
         Ok(())
     }
@@ -356,11 +365,11 @@ impl ResultSelection {
                 .map(SelectedResult::title)
                 .collect();
             let path = sanitize::line(&one.path.to_string_lossy()).into_owned();
-            say(&format!("adjutant: {path} is touched by {}", by.join(" and ")));
+            say(&format!("adjutant: {path} was changed by {}", by.join(" and ")));
         }
         if shared.len() > LISTED {
-            let more = counted(shared.len() - LISTED, "more file");
-            say(&format!("adjutant: {more} are touched by several"));
+            let more = count_with_noun(shared.len() - LISTED, "more file");
+            say(&format!("adjutant: several results changed {more}"));
         }
     }
 
@@ -417,7 +426,7 @@ fn latest_here(archive: &Archive) -> Result<RunFiles, Failure> {
     let work = work.map_err(|error| work_failure(&error))?;
     let with_results = work.runs().map_err(|error| work_failure(&error))?;
     let here = ProjectTree::around(work.tree());
-    for files in archive.runs().map_err(failed)? {
+    for files in archive.runs().map_err(archive_failure)? {
         // An unreadable run is skipped here. Naming it prints the error.
         let Some(workdir) = files.workdir() else { continue };
         let has_moved = || !workdir.is_dir() && with_results.contains(&files.id());
@@ -452,8 +461,8 @@ pub(crate) fn unkept_of(archive: &Archive, run: RunId) -> Option<String> {
         ResultSelection::find(archive, Some(&run.to_string()), MergedChildren::Include).ok()?;
     let first = chosen.unkept.first()?;
     Some(format!(
-        "The work of {} could not be kept and is still in its workspace; once the cause is fixed, `adjutant prune` \
-         keeps it.",
+        "The work of {} could not be committed and is still in its workspace; fix the cause, then `adjutant prune` \
+         commits it.",
         title(&first.session.to_string(), &first.label)
     ))
 }
@@ -473,8 +482,9 @@ fn find_moved_repository(
             say(&format!("adjutant: {gone}; its work is in {}", work.tree().display()));
             Ok(work)
         }
-        None => Err(Failure::new(Exit::Failed, gone)
-            .hint("Where the repository was moved, go to its folder and type this again there.")),
+        None => Err(Failure::new(Exit::Failed, gone).hint(
+            "If the repository was moved, change to its directory and run the command again there.",
+        )),
     }
 }
 
@@ -497,7 +507,7 @@ pub(crate) fn work_failure(error: &ResultsError) -> Failure {
         }
         ResultsError::Git(_) | ResultsError::Apply(_) => Exit::Failed,
     };
-    Failure::caused(exit, error)
+    Failure::from_error(exit, error)
 }
 
 /// Returns a changed file as JSON.
@@ -575,5 +585,5 @@ const fn conflict_word(kind: ConflictKind) -> &'static str {
 /// Returns the size of a diff: `3 files, +10 -2`.
 pub(crate) fn size(diff: &Diff) -> String {
     let lines = diff.lines();
-    format!("{}, +{} -{}", counted(diff.entries.len(), "file"), lines.added, lines.removed)
+    format!("{}, +{} -{}", count_with_noun(diff.entries.len(), "file"), lines.added, lines.removed)
 }

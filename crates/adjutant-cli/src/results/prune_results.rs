@@ -5,14 +5,15 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use adjutant_core::RunId;
-use adjutant_engine::results::{DiskUsage, KeptResult, KeptResults, disk_usage};
+use adjutant_engine::results::{DiskUsage, KeptResult, KeptResults, disk_usage, merges_disk_usage};
 use adjutant_engine::{Archive, WorkspaceSetup};
 use adjutant_view::sanitize;
 use serde_json::{Value, json};
 
+use super::disk_usage::{disk_usage_json, disk_usage_text, mib};
 use super::merge::unrestored_line;
 use super::{open_work, work_failure};
-use crate::records::counted;
+use crate::records::count_with_noun;
 
 /// The age in days after which results are deleted, unless `--days` is given.
 const DAYS: u32 = 30;
@@ -25,6 +26,8 @@ pub(crate) struct PrunedResults {
     dropped: Vec<(PathBuf, KeptResult)>,
     left: Vec<(PathBuf, KeptResult)>,
     disk_usage: DiskUsage,
+    /// The bytes of the data to undo merges.
+    merges: u64,
     /// What was done about the remains of crashed processes, one sentence each.
     pub(crate) swept: Vec<String>,
     /// What went wrong, one sentence each.
@@ -60,6 +63,7 @@ pub(crate) fn prune_results(archive: &Archive, days: Option<u32>, unmerged: bool
         }
     }
     old.disk_usage = disk_usage(archive.path());
+    old.merges = merges_disk_usage(archive.path());
     old
 }
 
@@ -125,15 +129,12 @@ impl PrunedResults {
             let tree = sanitize::line(&tree);
             text += &format!("left  {}: old and not merged, in {tree}\n", it.reference);
         }
-        let DiskUsage { bases, spaces, merges } = self.disk_usage;
-        if bases + spaces + merges > 0 {
-            let mib = |bytes: u64| bytes.div_ceil(1024 * 1024);
-            text += &format!(
-                "workspaces take {} MiB, their bases {} MiB, undo records of merges {} MiB\n",
-                mib(spaces),
-                mib(bases),
-                mib(merges)
-            );
+        let workspaces = disk_usage_text(self.disk_usage);
+        let merges =
+            (self.merges > 0).then(|| format!("undo records of merges {} MiB", mib(self.merges)));
+        let used: Vec<String> = workspaces.into_iter().chain(merges).collect();
+        if !used.is_empty() {
+            text += &format!("disk space: {}\n", used.join(", "));
         }
         text
     }
@@ -141,7 +142,7 @@ impl PrunedResults {
     /// Describes how to delete the results that were left.
     pub(crate) fn advice(&self) -> Option<String> {
         (!self.left.is_empty()).then(|| {
-            let count = counted(self.left.len(), "old result");
+            let count = count_with_noun(self.left.len(), "old result");
             format!("{count} not merged; `adjutant prune --unmerged` drops those too.")
         })
     }
@@ -157,8 +158,8 @@ impl PrunedResults {
             };
             all.iter().map(one).collect()
         };
-        let DiskUsage { bases, spaces, merges } = self.disk_usage;
-        let room = json!({ "bases": bases, "spaces": spaces, "merges": merges });
+        let mut room = disk_usage_json(self.disk_usage);
+        room["merges"] = json!(self.merges);
         (list(&self.dropped), list(&self.left), room)
     }
 }

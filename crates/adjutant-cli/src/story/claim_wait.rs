@@ -45,7 +45,7 @@ impl PrdSession<'_> {
             say("adjutant: waiting until it ends (ctrl+c stops waiting)");
             let registry = self.archive.registry();
             let is_claimed = || registry.is_story_claimed(self.file.path(), &id);
-            while is_claimed().map_err(|error| Failure::caused(Exit::Failed, &error))? {
+            while is_claimed().map_err(|error| Failure::from_error(Exit::Failed, &error))? {
                 tokio::select! {
                     biased;
                     _ = interrupt.recv() => return Ok(HolderWait::Interrupted),

@@ -63,7 +63,7 @@ impl PrdConsent {
         } else if (trusted || is_all)
             && let Err(error) = registry.give_consent(&of)
         {
-            let failure = Failure::caused(Exit::Failed, &error);
+            let failure = Failure::from_error(Exit::Failed, &error);
             say(&format!(
                 "adjutant: your consent could not be saved, so you will be asked again: {failure}"
             ));

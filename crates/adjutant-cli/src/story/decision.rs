@@ -5,12 +5,12 @@
 
 use adjutant_core::{Outcome, RunId};
 use adjutant_engine::results::ResultLocation;
-use adjutant_formats::prd::{Story, story_digest};
+use adjutant_formats::prd::Story;
 use adjutant_view::story::StoryReport;
 
 use super::history::EarlierOutcome;
 use super::{PrdSession, record};
-use crate::args::MergeAfter;
+use crate::args::MergeAfterRun;
 use crate::exit::{Exit, Failure};
 use crate::hints::advise;
 use crate::output::say;
@@ -30,16 +30,16 @@ impl PrdSession<'_> {
     /// Decides about a story by the latest run that had the same request.
     pub(super) fn decide(&mut self, story: &Story) -> Result<StoryDecision, Failure> {
         self.history.load(&story.id)?;
-        let asked = story_digest(story, self.verify_of(story).as_deref());
+        let asked = self.digest_of(story);
         Ok(match self.history.latest_outcome(&asked) {
             Some(EarlierOutcome::Running(run)) => {
                 StoryDecision::Leave(format!("{run} is working on it: `adjutant wait {run}` waits until it ends"))
             }
             Some(_) if self.args.again => StoryDecision::Begin(None),
             Some(EarlierOutcome::Unread(run)) => StoryDecision::Leave(format!(
-                "{run} cannot be read ({}); {} starts it again",
+                "{run} cannot be read ({}); {} starts the story over in a new run",
                 self.history.problem(run),
-                self.advised(&story.id, "--again")
+                self.command_with_flag(&story.id, "--again")
             )),
             Some(EarlierOutcome::Passed(run)) if self.is_unrecorded(&story.id, run)? => {
                 match self.history.lost_work(run)? {
@@ -48,20 +48,20 @@ impl PrdSession<'_> {
                 }
             }
             Some(EarlierOutcome::Open(run)) => StoryDecision::Leave(format!(
-                "{run} can continue it: `adjutant resume {run}`; {} starts it again",
-                self.advised(&story.id, "--again")
+                "continue {run} with `adjutant resume {run}`, or start the story over with {}",
+                self.command_with_flag(&story.id, "--again")
             )),
             Some(EarlierOutcome::Spent(run)) => {
-                let goes_on = self.raised(run).map(|command| format!("`{command}` continues it, "));
+                let resume = self.resume_with_larger_budget(run).map(|command| format!("continue it with `{command}`, or "));
                 StoryDecision::Leave(format!(
-                    "{run} used up its limits; {}{} starts it again, with a higher --budget-usd, \
+                    "{run} reached a limit; {}start the story over with {} and a higher --budget-usd, \
                      --budget-tokens or the limit that `adjutant result {run}` names",
-                    goes_on.unwrap_or_default(),
-                    self.advised(&story.id, "--again")
+                    resume.unwrap_or_default(),
+                    self.command_with_flag(&story.id, "--again")
                 ))
             }
             Some(EarlierOutcome::Passed(_) | EarlierOutcome::Over) => StoryDecision::Begin(None),
-            None => StoryDecision::Begin(self.history.unfinished().map(|run| {
+            None => StoryDecision::Begin(self.history.resumable_run().map(|run| {
                 format!(
                     "{run} did not finish and had a different request (the story or its verify command has \
                      changed), so the story was started again; `adjutant diff {run}` shows what that run has"
@@ -71,7 +71,7 @@ impl PrdSession<'_> {
     }
 
     /// Returns the command that resumes a run with a larger budget, if a budget was used up.
-    fn raised(&self, run: RunId) -> Option<String> {
+    fn resume_with_larger_budget(&self, run: RunId) -> Option<String> {
         let (files, _) = self.archive.find(&run.to_string()).ok()?;
         let (view, _) = crate::records::numbers(&files).ok()?;
         StoryReport::of(&view)?.resume
@@ -82,7 +82,7 @@ impl PrdSession<'_> {
     /// A person who reset `passes` after it was recorded wants the story done again, so that counts as recorded. The
     /// outcome of a later run is never replaced by an earlier one.
     fn is_unrecorded(&self, id: &str, run: RunId) -> Result<bool, Failure> {
-        Ok(match record::recorded(self.file.prd(), id) {
+        Ok(match record::recorded_outcome(self.file.prd(), id) {
             None => true,
             Some(it) if it.run == run => !it.is_completed,
             Some(it) => record::began_later(self.archive, run, it.run)?,
@@ -91,19 +91,19 @@ impl PrdSession<'_> {
 
     /// Records the outcome of the latest run on a story in the PRD, if it ended without recording it.
     pub(super) fn record_latest_end(&mut self, story: &Story) -> Result<(), Failure> {
-        let asked = story_digest(story, self.verify_of(story).as_deref());
+        let asked = self.digest_of(story);
         let Some(EarlierOutcome::Open(run) | EarlierOutcome::Spent(run)) =
             self.history.latest_outcome(&asked)
         else {
             return Ok(());
         };
-        let found = self.archive.find(&run.to_string()).map_err(crate::records::failed);
+        let found = self.archive.find(&run.to_string()).map_err(crate::records::archive_failure);
         let need = crate::records::ViewDetail::Texts;
         let Ok((view, _)) = found.and_then(|(files, _)| crate::records::fold(&files, need)) else {
             return Ok(());
         };
         let Some(outcome) = view.outcome() else { return Ok(()) };
-        let is_new = match record::recorded(self.file.prd(), &story.id) {
+        let is_new = match record::recorded_outcome(self.file.prd(), &story.id) {
             None => true,
             Some(it) if it.run == run => it.status != outcome.word(),
             Some(it) => record::began_later(self.archive, run, it.run)?,
@@ -128,19 +128,22 @@ impl PrdSession<'_> {
         id: &str,
         run: RunId,
     ) -> Result<Option<Outcome>, Failure> {
-        let (files, _) = self.archive.find(&run.to_string()).map_err(crate::records::failed)?;
+        let (files, _) =
+            self.archive.find(&run.to_string()).map_err(crate::records::archive_failure)?;
         let (view, _) = crate::records::fold(&files, crate::records::ViewDetail::Texts)?;
-        let again = self.advised(id, "--again");
+        let again = self.command_with_flag(id, "--again");
         let remark = format!(
-            "was completed by {run}, which is now recorded in the PRD; {again} starts it again"
+            "was completed by {run}, which is now recorded in the PRD; {again} starts the story over"
         );
         advise(&format!("adjutant: {id} {remark}"));
         let merge = self.merge();
         // Creating a branch again is harmless. The files must not be changed a second time.
         let is_due = match merge {
-            MergeAfter::Branch => true,
-            MergeAfter::Apply => self.history.work_location(&view)? == Some(ResultLocation::Kept),
-            MergeAfter::Report => false,
+            MergeAfterRun::Branch => true,
+            MergeAfterRun::Apply => {
+                self.history.work_location(&view)? == Some(ResultLocation::Kept)
+            }
+            MergeAfterRun::Report => false,
         };
         let placed = if is_due {
             after_run(self.archive, &view, merge, MergeScope::EveryResult)

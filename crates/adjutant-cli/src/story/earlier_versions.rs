@@ -4,7 +4,7 @@ use std::path::Path;
 
 use adjutant_core::Event;
 use adjutant_core::registry::{StoryEnd, StoryRun, StoryRunState};
-use adjutant_engine::prd::resolved;
+use adjutant_engine::prd::with_canonical_dir;
 use adjutant_engine::{Archive, ArchiveError, RunFiles, story_key};
 use adjutant_view::{RunView, TimedEvent};
 
@@ -24,7 +24,7 @@ pub(super) fn runs_of_earlier_versions(
 ) -> Result<Vec<StoryRun>, Failure> {
     let mut found = Vec::new();
     let mut looked_at = 0;
-    for files in archive.runs().map_err(crate::records::failed)? {
+    for files in archive.runs().map_err(crate::records::archive_failure)? {
         match files.workdir() {
             Some(found) if found == workdir => {}
             // `None`: an unreadable run, whose tree is unknown.
@@ -48,9 +48,9 @@ pub(super) fn runs_of_earlier_versions(
 fn run_on_story(files: &RunFiles, prd: &Path) -> Option<StoryRun> {
     let view = numbers(files).map(|(view, _)| view);
     // The story is in the first records of the journal, so even a damaged journal names it.
-    let (view, is_read) = view.map_or_else(|_| (beginning(files), false), |view| (view, true));
+    let (view, is_read) = view.map_or_else(|_| (fold_beginning(files), false), |view| (view, true));
     // An earlier run may have been given another path to the same file.
-    let is_of_prd = |path: &String| resolved(Path::new(path)) == resolved(prd);
+    let is_of_prd = |path: &String| with_canonical_dir(Path::new(path)) == with_canonical_dir(prd);
     let story = view.story().filter(|it| it.prd.as_ref().is_some_and(is_of_prd))?;
     // The end of an unreadable run is unknown. Resuming it reads the journal again and reports the error.
     let end = if is_read { story_end(&view) } else { StoryEnd::Resumable };
@@ -65,7 +65,7 @@ fn run_on_story(files: &RunFiles, prd: &Path) -> Option<StoryRun> {
 }
 
 /// Folds the readable beginning of a damaged journal.
-fn beginning(files: &RunFiles) -> RunView {
+fn fold_beginning(files: &RunFiles) -> RunView {
     let mut view = RunView::default();
     for record in files.records().into_iter().flatten().map_while(Result::ok) {
         view.apply(TimedEvent::new(record.at, record.wall_ms, &record.event));
@@ -97,7 +97,7 @@ pub(super) fn warn_unreadable(files: &RunFiles) {
         say(&format!(
             "adjutant: the journal of {} cannot be read, so the story goes on as if this run had not happened: {}",
             files.id(),
-            crate::records::failed(error)
+            crate::records::archive_failure(error)
         ));
     }
 }

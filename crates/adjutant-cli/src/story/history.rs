@@ -11,10 +11,10 @@ use adjutant_core::{Registry, RunId};
 use adjutant_engine::results::{KeptResults, ResultLocation};
 use adjutant_engine::{Archive, RunFiles};
 use adjutant_formats::prd::{Prd, Story};
-use adjutant_view::{Liveness, RunView};
+use adjutant_view::{ProcessLiveness, RunView};
 
 use super::earlier_versions::{has_kept, runs_of_earlier_versions, warn_unreadable};
-use super::record::{RecordedOutcome, began_later, recorded};
+use super::record::{RecordedOutcome, began_later, recorded_outcome};
 use super::run_end::{commit_of, last_child_of, story_end};
 use crate::exit::{Exit, Failure};
 use crate::records::{liveness, numbers};
@@ -104,7 +104,7 @@ impl<'a> StoryHistory<'a> {
         let registry = self.archive.registry();
         let known = || {
             let known = registry.story_runs(&self.prd, story);
-            known.map_err(|error| Failure::caused(Exit::Failed, &error))
+            known.map_err(|error| Failure::from_error(Exit::Failed, &error))
         };
         if let Some(known) = known()? {
             return Ok(known);
@@ -112,7 +112,7 @@ impl<'a> StoryHistory<'a> {
         let earlier = runs_of_earlier_versions(self.archive, &self.workdir, &self.prd)?;
         registry
             .import_story_runs(&self.prd, earlier)
-            .map_err(|error| Failure::caused(Exit::Failed, &error))?;
+            .map_err(|error| Failure::from_error(Exit::Failed, &error))?;
         Ok(known()?.unwrap_or_default())
     }
 
@@ -121,7 +121,7 @@ impl<'a> StoryHistory<'a> {
         let run = recorded.run;
         let (files, _) = self.archive.find(&run.to_string()).ok()?;
         // Checked before reading the journal: a run that ends in between must not look interrupted.
-        let is_alive = matches!(liveness(&files), Ok(Liveness::Alive));
+        let is_alive = matches!(liveness(&files), Ok(ProcessLiveness::Alive));
         match files.workdir() {
             Some(workdir) if workdir == self.workdir => {}
             Some(_) => return None,
@@ -186,7 +186,7 @@ impl<'a> StoryHistory<'a> {
     }
 
     /// Returns the latest run, whatever its request was, if it can be resumed.
-    pub(super) fn unfinished(&self) -> Option<RunId> {
+    pub(super) fn resumable_run(&self) -> Option<RunId> {
         match self.runs.first()?.came_to {
             EarlierOutcome::Open(run) | EarlierOutcome::Spent(run) => Some(run),
             EarlierOutcome::Passed(_)
@@ -203,7 +203,8 @@ impl<'a> StoryHistory<'a> {
 
     /// Returns why the work of a completed run is lost. `None` if it is there, or the run changed nothing.
     pub(super) fn lost_work(&self, run: RunId) -> Result<Option<String>, Failure> {
-        let (files, _) = self.archive.find(&run.to_string()).map_err(crate::records::failed)?;
+        let (files, _) =
+            self.archive.find(&run.to_string()).map_err(crate::records::archive_failure)?;
         Ok(match self.work_location(&numbers(&files)?.0)? {
             None | Some(ResultLocation::Merged | ResultLocation::Kept) => None,
             Some(ResultLocation::Dropped) => Some(format!("the work of {run} was discarded")),
@@ -216,7 +217,7 @@ impl<'a> StoryHistory<'a> {
     /// Returns where the work of a run is now. `None` if it changed nothing.
     pub(super) fn work_location(&self, view: &RunView) -> Result<Option<ResultLocation>, Failure> {
         let Some(commit) = commit_of(view) else { return Ok(None) };
-        Ok(self.whereabouts(&[commit])?.pop())
+        Ok(self.locate_commits(&[commit])?.pop())
     }
 
     /// Returns the work of the dependencies that is not in the tree yet, in dependency order.
@@ -229,11 +230,13 @@ impl<'a> StoryHistory<'a> {
         if before.is_empty() {
             return Ok(found);
         }
-        let registry = self.archive.registry().look();
+        let registry = self.archive.registry().read_unlocked();
         let registry =
-            registry.map_err(|error| unreadable(&Failure::caused(Exit::Failed, &error)))?;
-        let runs =
-            self.archive.runs().map_err(|error| unreadable(&crate::records::failed(error)))?;
+            registry.map_err(|error| unreadable(&Failure::from_error(Exit::Failed, &error)))?;
+        let runs = self
+            .archive
+            .runs()
+            .map_err(|error| unreadable(&crate::records::archive_failure(error)))?;
         let runs: BTreeMap<RunId, RunFiles> =
             runs.into_iter().map(|files| (files.id(), files)).collect();
         let (mut works, mut commits) = (Vec::new(), Vec::new());
@@ -250,7 +253,7 @@ impl<'a> StoryHistory<'a> {
                 commits.push(commit);
             }
         }
-        let places = self.whereabouts(&commits).map_err(|failure| unreadable(&failure))?;
+        let places = self.locate_commits(&commits).map_err(|failure| unreadable(&failure))?;
         // Backwards: merged work was merged together with the work below it, whatever a person did with it later.
         let mut merged = BTreeSet::new();
         for (((id, run, above), commit), place) in works.into_iter().zip(commits).zip(places).rev()
@@ -261,9 +264,11 @@ impl<'a> StoryHistory<'a> {
                 ResultLocation::Kept => found.commits.push(commit),
                 ResultLocation::Dropped => {
                     let why = format!("was discarded; `git branch NAME {commit}` brings it back");
-                    return Err(missing(id, run, &why));
+                    return Err(lost_work_text(id, run, &why));
                 }
-                ResultLocation::Gone => return Err(missing(id, run, "is not in this repository")),
+                ResultLocation::Gone => {
+                    return Err(lost_work_text(id, run, "is not in this repository"));
+                }
             }
         }
         found.commits.reverse();
@@ -313,7 +318,7 @@ impl<'a> StoryHistory<'a> {
     }
 
     /// Returns where each commit is now.
-    fn whereabouts(&self, commits: &[String]) -> Result<Vec<ResultLocation>, Failure> {
+    fn locate_commits(&self, commits: &[String]) -> Result<Vec<ResultLocation>, Failure> {
         if commits.is_empty() {
             return Ok(Vec::new());
         }
@@ -325,7 +330,7 @@ impl<'a> StoryHistory<'a> {
                 self.work.get_or_init(|| work)
             }
         };
-        opened.whereabouts(commits).map_err(|error| work_failure(&error))
+        opened.locate_commits(commits).map_err(|error| work_failure(&error))
     }
 }
 
@@ -351,16 +356,15 @@ fn passing_commit(
         };
         let why = "is not what it passed with any more, and its entry names no commit";
         let commit = passed.filter(is_passed).and_then(|known| known.passed_with.last());
-        return commit.cloned().map(Some).ok_or_else(|| missing(id, recorded.run, why));
+        return commit.cloned().map(Some).ok_or_else(|| lost_work_text(id, recorded.run, why));
     };
     let is_its_own = match passed {
         Some(known) => known.passed_with.contains(&commit),
-        None => {
-            has_kept(files, &commit).map_err(|error| unreadable(&crate::records::failed(error)))?
-        }
+        None => has_kept(files, &commit)
+            .map_err(|error| unreadable(&crate::records::archive_failure(error)))?,
     };
     let why = "is not the commit that its entry names";
-    if is_its_own { Ok(Some(commit)) } else { Err(missing(id, recorded.run, why)) }
+    if is_its_own { Ok(Some(commit)) } else { Err(lost_work_text(id, recorded.run, why)) }
 }
 
 fn unreadable(failure: &Failure) -> String {
@@ -368,7 +372,7 @@ fn unreadable(failure: &Failure) -> String {
 }
 
 /// Describes lost work of a dependency, and what to do about it.
-fn missing(id: &str, run: RunId, why: &str) -> String {
+fn lost_work_text(id: &str, run: RunId, why: &str) -> String {
     format!(
         "the work of {run} on {id}, which it depends on, {why}. Set `passes` of {id} to false to have it done \
          again, or take `adjutant` out of its entry where your files have that work"
@@ -379,5 +383,5 @@ fn missing(id: &str, run: RunId, why: &str) -> String {
 /// its work is in the tree.
 fn done_by(prd: &Prd, id: &str) -> Option<RecordedOutcome> {
     let is_done = prd.story(id).is_some_and(|story| story.passes);
-    recorded(prd, id).filter(|_| is_done)
+    recorded_outcome(prd, id).filter(|_| is_done)
 }

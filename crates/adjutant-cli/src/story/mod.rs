@@ -24,7 +24,7 @@ use std::path::PathBuf;
 
 use adjutant_core::story::StoryAssignment;
 use adjutant_core::{LayeredPolicy, Outcome, Policy, Preset, RegistryRefusal, RunId};
-use adjutant_engine::prd::{PrdError, PrdFile};
+use adjutant_engine::prd::{PrdFile, PrdFileError};
 use adjutant_engine::roster::AgentRoster;
 use adjutant_engine::{Archive, RegistryError, new_run_id};
 use adjutant_formats::prd::{Prd, Story};
@@ -42,14 +42,15 @@ pub(crate) use self::resume::ResumedStory;
 use self::typed_flags::completed as with_flags;
 pub(crate) use self::typed_flags::flags;
 use crate::agents;
-use crate::args::{MergeAfter, ResultFormat, StoryArgs};
+use crate::args::{MergeAfterRun, ResultFormat, StoryArgs};
 use crate::delegate::{absolute, apply_flags, form};
 use crate::detached::{self, DetachedTerms};
 use crate::exit::{Exit, Failure};
 use crate::hints::completed;
 use crate::output::say;
 use crate::settings::{Settings, base_depth, open_archive};
-use crate::wiring::Wiring;
+use crate::wiring::ModelSetup;
+use crate::workspace_flags::check_kept_globs;
 
 /// Runs the command.
 pub(crate) fn run_story(
@@ -58,10 +59,11 @@ pub(crate) fn run_story(
     given_home: Option<PathBuf>,
 ) -> Result<Exit, Failure> {
     let flags = &args.work;
-    if args.verify.as_ref().is_some_and(|command| command.trim().is_empty()) {
-        return Err(Failure::usage("--verify needs a command; an empty one would decide nothing")
+    if flags.spaces.verify.as_ref().is_some_and(|command| command.trim().is_empty()) {
+        return Err(Failure::usage("--verify: the command is empty")
             .hint("Leave it out to have the PRD's own commands decide."));
     }
+    check_kept_globs(&flags.spaces.verify_keep, "--verify-keep")?;
     let base_depth = base_depth()?;
     let workdir = absolute(&flags.root)?;
     let mut handover = None;
@@ -72,7 +74,7 @@ pub(crate) fn run_story(
         std::path::absolute(&args.prd)
             .map_err(|error| Failure::usage(format!("{}: {error}", args.prd.display())))?
     };
-    let file = PrdFile::open(path).map_err(|error| Failure::caused(Exit::Usage, &error))?;
+    let file = PrdFile::open(path).map_err(|error| Failure::from_error(Exit::Usage, &error))?;
     if file.path().to_str().is_none() {
         // The journal records the path as text, and `resume` would not find the file.
         let shown = file.path().display();
@@ -91,11 +93,17 @@ pub(crate) fn run_story(
     )?;
     settle_policy(&mut settings.policy, &file)?;
     let archive = open_archive(given_home)?;
-    let own_verify = args.verify.is_some() || settings.verify.is_some();
-    let trust = typed_flags::advised(args, file.path(), None, "--trust-prd");
+    for story in file.prd().stories() {
+        let planned = story.planned.iter().map(|it| &it.verify_keep);
+        for globs in std::iter::once(&story.verify_keep).chain(planned) {
+            check_kept_globs(globs, &format!("story {}: `verifyKeep`", story.id))?;
+        }
+    }
+    let own_verify = flags.spaces.verify.is_some() || settings.verify.is_some();
+    let trust = typed_flags::command_with_flag(args, file.path(), None, "--trust-prd");
     let consent =
         PrdConsent::ask(file.prd(), file.path(), &archive, (args.trust_prd, own_verify), trust);
-    let mut wiring = Wiring::new(&settings)?;
+    let mut wiring = ModelSetup::new(&settings)?;
     if let Some(path) = flags.record.as_deref() {
         wiring = wiring.record(path, &settings.secrets)?;
     }
@@ -143,14 +151,16 @@ fn settle_policy(policy: &mut LayeredPolicy, file: &PrdFile) -> Result<(), Failu
     for warning in policy.tighten(file.prd().config(), &origin) {
         say(&format!("adjutant: {warning}"));
     }
-    if let Some(word) = file.prd().merge().filter(|word| MergeAfter::parse(word).is_none()) {
+    if let Some(word) = file.prd().merge().filter(|word| MergeAfterRun::parse(word).is_none()) {
         let word = adjutant_view::sanitize::line(word);
         say(&format!(
             "adjutant: {origin}: `merge`: `{word}` is not report, apply or branch; it is ignored"
         ));
     }
     if file.prd().wants_delegation() && !policy.policy().enabled {
-        say("adjutant: the PRD requests delegation; --enable-delegation allows it");
+        say(
+            "adjutant: the PRD requests delegation; without --enable-delegation its stories run without it",
+        );
     }
     for warning in file.prd().warnings() {
         say(&format!("adjutant: {origin}: {warning}"));
@@ -179,7 +189,7 @@ struct PrdSession<'a> {
     archive: &'a Archive,
     file: PrdFile,
     consent: PrdConsent,
-    wiring: Wiring,
+    wiring: ModelSetup,
     roster: AgentRoster,
     models: StoryModels,
     history: StoryHistory<'a>,
@@ -280,7 +290,7 @@ impl PrdSession<'_> {
                 self.held.push(id.to_owned());
                 return Ok(self.skip(id, &why));
             }
-            Err(error) => return Err(Failure::caused(Exit::Failed, &error)),
+            Err(error) => return Err(Failure::from_error(Exit::Failed, &error)),
         };
         let story = match self.check_ready(id) {
             Ok(story) => story,
@@ -304,7 +314,7 @@ impl PrdSession<'_> {
             // The story must not be built on files that lack the work of its dependencies.
             Err(why) => return Ok(self.skip(id, &why)),
         };
-        match self.models.of(&story, &self.consent) {
+        match self.models.choose_for(&story, &self.consent) {
             Ok(chosen) => {
                 let StoryBase { commits, remarks } = foundation;
                 let remarks: Vec<String> = again.into_iter().chain(remarks).collect();
@@ -329,14 +339,14 @@ impl PrdSession<'_> {
         let policy = self.settings.policy.policy().clone();
         let run = match &self.terms {
             Some(terms) => terms.run(),
-            None => new_run_id().map_err(|error| Failure::caused(Exit::Failed, &error))?,
+            None => new_run_id().map_err(|error| Failure::from_error(Exit::Failed, &error))?,
         };
         let (story, budget) = ((self.file.path(), work.id.as_str()), policy.run_cap());
         match self.archive.registry().begin_story(story, run, &work.asked, budget) {
             Ok(left) => Ok(Ok((run, policy.with_run_cap(left)))),
             Err(RegistryError::Refused(refusal)) => Ok(Err(refusal)),
             Err(error @ RegistryError::Unavailable(_)) => {
-                Err(Failure::caused(Exit::Failed, &error))
+                Err(Failure::from_error(Exit::Failed, &error))
             }
         }
     }
@@ -344,7 +354,13 @@ impl PrdSession<'_> {
     /// Rereads the PRD and returns the story if it can begin; otherwise its outcome, if it has one.
     fn check_ready(&mut self, id: &str) -> Result<Story, Option<Outcome>> {
         if let Err(error) = self.reread() {
-            return Err(self.skip(id, &format!("its outcome could not be written: {error}")));
+            return Err(self.skip(
+                id,
+                &format!(
+                    "the PRD cannot be used now: {}",
+                    Failure::from_error(Exit::Failed, &error).message()
+                ),
+            ));
         }
         let Some(story) = self.file.prd().story(id).cloned() else {
             return Err(self.skip(id, "it is not in the PRD any more"));
@@ -376,7 +392,7 @@ impl PrdSession<'_> {
 
     /// Reads the PRD again. After a failed write the file is opened from scratch, because the cause may have been that one
     /// story only.
-    fn reread(&mut self) -> Result<(), PrdError> {
+    fn reread(&mut self) -> Result<(), PrdFileError> {
         if !self.unsaved {
             return self.file.reread();
         }
@@ -392,9 +408,9 @@ impl PrdSession<'_> {
 
     /// Returns why a story cannot begin without consent: its verify command was not allowed.
     fn missing_consent(&self, story: &Story) -> Option<String> {
-        let trust = self.advised(&story.id, "--trust-prd");
+        let trust = self.command_with_flag(&story.id, "--trust-prd");
         if story.verify.is_some() && self.verify_of(story).is_none() {
-            let own = self.advised(&story.id, "--verify COMMAND");
+            let own = self.command_with_flag(&story.id, "--verify COMMAND");
             return Some(format!(
                 "its verify command needs your consent: {trust} allows it, {own} replaces it"
             ));
@@ -409,8 +425,8 @@ impl PrdSession<'_> {
     }
 
     /// Returns what a person types to give `flag` for a story.
-    fn advised(&self, id: &str, flag: &str) -> String {
-        typed_flags::advised(self.args, self.file.path(), Some(id), flag)
+    fn command_with_flag(&self, id: &str, flag: &str) -> String {
+        typed_flags::command_with_flag(self.args, self.file.path(), Some(id), flag)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use adjutant_core::story::StoryAssignment;
-use adjutant_core::{Outcome, Policy, RunId, State};
+use adjutant_core::{DelegationState, Outcome, Policy, RunId};
 use adjutant_engine::Archive;
 use adjutant_engine::prd::{PrdFile, SaveOutcome};
 use adjutant_formats::prd::{Prd, PrdChildOutcome, PrdOutcome as Written, story_digest};
@@ -21,7 +21,7 @@ pub(crate) fn record_outcome(archive: &Archive, view: &RunView, branch: Option<S
         return Exit::Completed;
     };
     let opened =
-        PrdFile::open(Path::new(path)).map_err(|error| Failure::caused(Exit::Failed, &error));
+        PrdFile::open(Path::new(path)).map_err(|error| Failure::from_error(Exit::Failed, &error));
     match opened.and_then(|mut file| save(&mut file, archive, view, branch)) {
         Ok(()) => Exit::Completed,
         Err(failure) => {
@@ -43,7 +43,9 @@ pub(super) fn report_placement(report: &mut StoryReport, placed: WorkPlacement) 
                 .remarks
                 .push(format!("a branch called `adjutant` prevents a branch called `{usual}`"));
         } else if *branch != usual {
-            report.remarks.push(format!("git does not allow a branch called `{usual}`"));
+            report.remarks.push(format!(
+                "the branch has another name because git does not allow one called `{usual}`"
+            ));
         }
     }
     report.branch = placed.branch;
@@ -67,7 +69,7 @@ pub(super) struct RecordedOutcome {
 }
 
 /// Reads the recorded outcome from the entry of a story.
-pub(super) fn recorded(prd: &Prd, story: &str) -> Option<RecordedOutcome> {
+pub(super) fn recorded_outcome(prd: &Prd, story: &str) -> Option<RecordedOutcome> {
     let entry: Value = serde_json::from_str(prd.entry(story)?).ok()?;
     let record = &entry["adjutant"];
     let is_completed = record["status"] == Outcome::Completed.word();
@@ -84,7 +86,7 @@ pub(super) fn began_later(archive: &Archive, one: RunId, other: RunId) -> Result
         return Ok(one.stamp() > other.stamp());
     }
     // Ids have a resolution of one second. Within a second the archive's order decides: newest first.
-    let runs = archive.runs().map_err(crate::records::failed)?;
+    let runs = archive.runs().map_err(crate::records::archive_failure)?;
     let place = |run: RunId| runs.iter().position(|files| files.id() == run);
     Ok(matches!((place(one), place(other)), (Some(one), Some(other)) if one < other))
 }
@@ -109,7 +111,7 @@ pub(super) fn save(
         ));
     }
     let saved = file.save(&story.id, &outcome).map_err(|error| {
-        Failure::caused(Exit::Partial, &error).hint(format!(
+        Failure::from_error(Exit::Partial, &error).hint(format!(
             "The outcome is kept in {}; `adjutant story` writes it once the file is valid and the story \
              is unchanged.",
             outcome.run
@@ -141,7 +143,7 @@ pub(super) fn resume_conflict(
     let Some(file) = work.prd.as_deref().and_then(|path| PrdFile::open(path).ok()) else {
         return Ok(None);
     };
-    let is_its_own = recorded(file.prd(), &work.id).is_some_and(|it| it.run == run);
+    let is_its_own = recorded_outcome(file.prd(), &work.id).is_some_and(|it| it.run == run);
     entry_conflict(file.prd(), archive, work, (run, is_its_own))
 }
 
@@ -153,10 +155,10 @@ fn entry_conflict(
     (run, passes): (RunId, bool),
 ) -> Result<Option<String>, Failure> {
     let Some(entry) = prd.story(&work.id) else { return Ok(None) };
-    if story_digest(entry, work.verify.as_deref()) != work.asked {
+    if story_digest(entry, work.verify.as_ref().map(|it| it.command.as_str())) != work.asked {
         return Ok(Some("has changed since the run started".to_owned()));
     }
-    if let Some(recorded) = recorded(prd, &work.id).map(|it| it.run)
+    if let Some(recorded) = recorded_outcome(prd, &work.id).map(|it| it.run)
         && began_later(archive, recorded, run)?
     {
         return Ok(Some(format!("has the outcome of {recorded}, which began later")));
@@ -167,7 +169,7 @@ fn entry_conflict(
 /// Returns what is written about an ended run.
 fn outcome_to_write(view: &RunView, branch: Option<String>) -> Option<Written> {
     let (root, policy) = (view.root()?, view.policy()?);
-    let State::Ended(status) = root.state else { return None };
+    let DelegationState::Ended(status) = root.state else { return None };
     // A run that was never approved has no outcome.
     root.started?;
     let children = view.delegations().filter_map(|child| child_outcome(view, child, policy));
@@ -193,7 +195,7 @@ fn outcome_to_write(view: &RunView, branch: Option<String>) -> Option<Written> {
 }
 
 fn child_outcome(view: &RunView, child: &Delegation, policy: &Policy) -> Option<PrdChildOutcome> {
-    let State::Ended(status) = child.state else { return None };
+    let DelegationState::Ended(status) = child.state else { return None };
     // A refused child gets no entry.
     let status = Some(status).filter(|status| *status != Outcome::Refused)?;
     let parent = view.delegation(child.parent?)?.story.clone()?;
@@ -234,7 +236,7 @@ fn is_in_story(view: &RunView, child: &Delegation) -> bool {
             let merge = StoryNode::of(view, node).and_then(|node| node.merge);
             merge == Some(ChildMerge::Merged)
         };
-        let is_completed = node.state == State::Ended(Outcome::Completed);
+        let is_completed = node.state == DelegationState::Ended(Outcome::Completed);
         if !is_completed || is_lost || (is_kept && !is_merged()) {
             return false;
         }

@@ -14,7 +14,7 @@ use adjutant_view::story::StoryReport;
 
 use super::run_end::record_end;
 use super::{names, record_outcome, report_placement, resume_conflict, show, with_flags};
-use crate::args::MergeAfter;
+use crate::args::MergeAfterRun;
 use crate::execute::{DisplayOptions, ExecutedRun, exit_of};
 use crate::exit::{Exit, Failure};
 use crate::hints::{completed, quoted};
@@ -34,7 +34,7 @@ pub(crate) struct ResumedStory<'a> {
 
 impl<'a> ResumedStory<'a> {
     /// The same default as `adjutant story`: the work becomes a branch.
-    pub(crate) const USUAL_MERGE: MergeAfter = MergeAfter::Branch;
+    pub(crate) const USUAL_MERGE: MergeAfterRun = MergeAfterRun::Branch;
 
     /// Claims the story of a run, so that no other process works on it; `None` for a run without a story.
     pub(crate) fn claim(
@@ -54,8 +54,11 @@ impl<'a> ResumedStory<'a> {
             }
             // The run is resumed anyway: its own lock keeps other processes away from it.
             Err(error @ RegistryError::Unavailable(_)) => {
-                let failure = Failure::caused(Exit::Failed, &error);
-                say(&format!("adjutant: the story {} is not claimed: {failure}", work.id));
+                let failure = Failure::from_error(Exit::Failed, &error);
+                say(&format!(
+                    "adjutant: cannot claim the story {}, so another process may start it too: {failure}",
+                    work.id
+                ));
                 None
             }
         };
@@ -93,7 +96,7 @@ impl<'a> ResumedStory<'a> {
             let begun =
                 registry.begin_story(story, self.run, &self.work.asked, BudgetCap::default());
             if let Err(error) = &begun {
-                let failure = Failure::caused(Exit::Failed, error);
+                let failure = Failure::from_error(Exit::Failed, error);
                 say(&format!(
                     "adjutant: cannot record in the registry that {} was resumed: {failure}",
                     self.run
@@ -101,17 +104,17 @@ impl<'a> ResumedStory<'a> {
             }
             self.is_recorded = begun.is_ok();
         }
-        engine.with_stories(self.others())
+        engine.with_stories(self.story_ids())
     }
 
     /// Returns the ids of all stories. Warns and returns none if the PRD cannot be read.
-    fn others(&self) -> BTreeSet<String> {
-        match self.work.prd.as_ref().map(PrdFile::look) {
+    fn story_ids(&self) -> BTreeSet<String> {
+        match self.work.prd.as_ref().map(PrdFile::read_unlocked) {
             Some(Ok(prd)) => names(&prd),
             Some(Err(error)) => {
-                let failure = Failure::caused(Exit::Failed, &error);
+                let failure = Failure::from_error(Exit::Failed, &error);
                 say(&format!(
-                    "adjutant: cannot read the other stories, so a task with the name of one would be started: {failure}"
+                    "adjutant: cannot read the PRD, so a task with the id of another story would be started as a task: {failure}"
                 ));
                 BTreeSet::new()
             }

@@ -22,7 +22,7 @@ pub(super) fn record_end(archive: &Archive, view: &RunView) {
         last_child: last_child_of(view),
     };
     if let Err(error) = archive.registry().end_story(run, outcome) {
-        let failure = Failure::caused(Exit::Failed, &error);
+        let failure = Failure::from_error(Exit::Failed, &error);
         say(&format!("adjutant: cannot record in the registry how {run} ended: {failure}"));
     }
 }

@@ -3,20 +3,20 @@
 //! Start at [`PrdSession::work_on`]. Whether the story may begin was decided before.
 
 use adjutant_core::story::{MarkedTask, StoryAssignment};
-use adjutant_core::{AgentName, Outcome, Policy, RunId};
+use adjutant_core::{AgentName, Outcome, Policy, RunId, VerifyCommand};
 use adjutant_engine::prd::reserved_files;
 use adjutant_engine::{Engine, EngineSetup, Goal, WorkspaceSetup};
 use adjutant_formats::prd::{Story, story_digest, story_prompt};
 
 use super::run_end::record_end;
 use super::{PrdSession, names, record};
-use crate::args::MergeAfter;
+use crate::args::MergeAfterRun;
 use crate::ask::{Terminal, approver, may_ask};
-use crate::delegate::failed;
+use crate::delegate::engine_failure;
 use crate::detached;
 use crate::execute::{DisplayOptions, ExecutedRun, RunRequest, execute_run};
 use crate::exit::{Exit, Failure};
-use crate::hints::typed;
+use crate::hints::typed_flags;
 use crate::output::say;
 use crate::results::{MergeScope, after_run};
 use crate::wiring::ChosenModel;
@@ -40,7 +40,8 @@ impl PrdSession<'_> {
         if !self.has_begun {
             // Checked before the story is announced.
             let network = policy.network;
-            let checked = spaces.check(&self.workdir, network).map_err(|error| failed(&error));
+            let checked =
+                spaces.check(&self.workdir, network).map_err(|error| engine_failure(&error));
             checked.map_err(|failure| failure.hint(NEEDS_SPACE))?;
         }
         let title = adjutant_view::layout::fit(&story.title, TITLE_COLUMNS);
@@ -59,7 +60,7 @@ impl PrdSession<'_> {
             secrets: [self.settings.secrets.clone(), self.wiring.secrets()].concat(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
-        let engine = Engine::new(setup).map_err(|error| failed(&error))?;
+        let engine = Engine::new(setup).map_err(|error| engine_failure(&error))?;
         let agents = self.roster.agents.iter().cloned();
         let engine = engine
             .with_agents(agents, &self.settings.models_allowed)
@@ -80,7 +81,8 @@ impl PrdSession<'_> {
         let approver = match &mut terms {
             Some(terms) => {
                 engine = engine.with_approval_first(None);
-                let preview = engine.preview_run(goal.clone()).map_err(|error| failed(&error))?;
+                let preview =
+                    engine.preview_run(goal.clone()).map_err(|error| engine_failure(&error))?;
                 terms.approver_of_run(&preview.events)
             }
             None => approver(self.args.work.yes, terminal),
@@ -119,23 +121,41 @@ impl PrdSession<'_> {
 
     /// Returns the workspace setup. Agents cannot change the PRD.
     fn spaces(&self) -> Result<WorkspaceSetup, Failure> {
-        let mut setup = self.args.work.spaces.setup(self.archive.path(), &self.workdir)?;
+        let mut setup =
+            self.args.work.spaces.setup(self.archive.path(), &self.workdir, &self.settings)?;
         setup.reserved = reserved_files(self.file.path());
         setup.merge = self.merge().request();
         Ok(setup)
     }
 
     /// Returns the verify command of a story: the person's own, otherwise the PRD's, if they consented.
-    pub(super) fn verify_of(&self, story: &Story) -> Option<String> {
-        let own = self.args.verify.clone().or_else(|| self.settings.verify.clone());
-        own.or_else(|| story.verify.clone().filter(|_| self.consent.is_given()))
+    pub(super) fn verify_of(&self, story: &Story) -> Option<VerifyCommand> {
+        let flags = &self.args.work.spaces;
+        let own = flags.verify.clone().or_else(|| self.settings.verify.clone());
+        let mut verify = match own {
+            Some(command) => VerifyCommand::new(command),
+            None => VerifyCommand {
+                command: story.verify.clone().filter(|_| self.consent.is_given())?,
+                keep: story.verify_keep.clone(),
+            },
+        };
+        verify.keep.extend(flags.verify_keep.iter().cloned());
+        Some(verify)
+    }
+
+    /// Returns the digest of what a story asks for now.
+    pub(super) fn digest_of(&self, story: &Story) -> String {
+        story_digest(story, self.verify_of(story).as_ref().map(|it| it.command.as_str()))
     }
 
     pub(super) fn work_of(&self, story: &Story, takes_in: Vec<String>) -> StoryAssignment {
         let plan = story.planned.iter().map(|planned| MarkedTask {
             description: planned.task(),
             hours: planned.hours,
-            verify: planned.verify.clone().filter(|_| self.consent.is_given()),
+            verify: planned.verify.as_ref().filter(|_| self.consent.is_given()).map(|command| {
+                let (command, keep) = (command.clone(), planned.verify_keep.clone());
+                VerifyCommand { command, keep }
+            }),
         });
         let verify = self.verify_of(story);
         let written = u64::from(self.file.prd().last_child_number(&story.id));
@@ -143,20 +163,20 @@ impl PrdSession<'_> {
             id: story.id.clone(),
             title: story.title.clone(),
             prd: Some(self.file.path().display().to_string()),
-            asked: story_digest(story, verify.as_deref()),
+            asked: story_digest(story, verify.as_ref().map(|it| it.command.as_str())),
             verify,
             plan: plan.collect(),
             takes_in,
             numbered: written.max(self.history.last_child()),
-            typed: typed().to_vec(),
+            typed: typed_flags().to_vec(),
             ..StoryAssignment::default()
         }
     }
 
     /// Returns what happens to the work: `--merge`, otherwise the PRD's choice with consent, otherwise a branch.
-    pub(super) fn merge(&self) -> MergeAfter {
+    pub(super) fn merge(&self) -> MergeAfterRun {
         let wish = self.file.prd().merge().filter(|_| self.consent.is_given());
-        let wish = wish.and_then(MergeAfter::parse);
-        self.args.work.merge.or(wish).unwrap_or(MergeAfter::Branch)
+        let wish = wish.and_then(MergeAfterRun::parse);
+        self.args.work.merge.or(wish).unwrap_or(MergeAfterRun::Branch)
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use adjutant_core::refusal::raising_flags;
-use adjutant_core::{Code, Preset};
+use adjutant_core::{ErrorCode, Preset};
 use adjutant_view::RunView;
 use adjutant_view::story::StoryReport;
 use clap::parser::ValueSource;
@@ -38,7 +38,12 @@ pub(crate) fn flags(command: &Command, matches: &ArgMatches) -> Vec<String> {
 
 /// Returns what to type to give a flag of `story`: the flag itself, or, for a run on behalf of an MCP client, the whole
 /// command, because the server does not take these flags.
-pub(super) fn advised(args: &StoryArgs, prd: &Path, id: Option<&str>, flag: &str) -> String {
+pub(super) fn command_with_flag(
+    args: &StoryArgs,
+    prd: &Path,
+    id: Option<&str>,
+    flag: &str,
+) -> String {
     if !args.detached.detached {
         return flag.to_owned();
     }
@@ -71,7 +76,8 @@ pub(super) fn of_stories(flags: &WorkFlags) -> Result<PolicyFlags, Failure> {
         // A preset from the environment is the person's default for other commands.
         None => Ok(chosen),
         Some(name) => {
-            let text = format!("--preset {name}: stories are worked on by the preset story");
+            let text =
+                format!("--preset {name} cannot be used here: stories always use the preset story");
             Err(Failure::usage(text).hint("Leave it out; --set KEY=VALUE changes a limit."))
         }
     }
@@ -92,7 +98,7 @@ pub(super) fn completed(mut report: StoryReport, view: &RunView) -> StoryReport 
     let code = report.reason.as_ref().map(|reason| reason.code);
     // How much larger the context must be is unknown, but the same size would fail again.
     let raised_too =
-        (code == Some(Code::ContextExhausted.as_str())).then_some("--set context_tokens");
+        (code == Some(ErrorCode::ContextExhausted.as_str())).then_some("--set context_tokens");
     let is_raised = |flag: &&String| raised.into_iter().chain(raised_too).any(|it| sets(it, flag));
     let kept = typed.iter().filter(|flag| !is_raised(flag));
     let is_here = std::env::current_dir().is_ok_and(|here| here == Path::new(view.workdir()));

@@ -4,7 +4,8 @@
 //! everything that counts usage or cleans up does.
 
 use super::Event;
-use crate::outcome::Reason;
+use crate::outcome::OutcomeReason;
+use crate::verify::VerifyCommand;
 use adjutant_formats::contract::Return;
 
 impl Event {
@@ -13,7 +14,11 @@ impl Event {
     pub fn without_content(&self) -> Self {
         let mut event = self.clone();
         match &mut event {
-            Self::RunStarted { goal, .. } => goal.clear(),
+            Self::RunStarted { goal, terms, .. } => {
+                goal.clear();
+                let verify = terms.iter_mut().flat_map(|terms| &mut terms.verify);
+                verify.for_each(expire_verify);
+            }
             Self::AgentDefined { system, tools, .. } => {
                 system.clear();
                 tools.clear();
@@ -23,6 +28,7 @@ impl Event {
                 grant.brief.opening = None;
                 grant.preface = None;
                 grant.brief.context.clear();
+                grant.brief.verify.iter_mut().for_each(expire_verify);
             }
             Self::Reopened(reopening) => {
                 reopening.text = None;
@@ -74,13 +80,17 @@ impl Event {
             }
             Self::StoryTaken { story, .. } => {
                 story.title.clear();
-                story.verify.iter_mut().for_each(|it| EXPIRED.clone_into(it));
+                story.verify.iter_mut().for_each(expire_verify);
                 for planned in &mut story.plan {
                     EXPIRED.clone_into(&mut planned.description);
-                    planned.verify.iter_mut().for_each(|it| EXPIRED.clone_into(it));
+                    planned.verify.iter_mut().for_each(expire_verify);
                 }
             }
             Self::Checking { command, .. } => command.clear(),
+            Self::Checked { text, facts, .. } => {
+                text.clear();
+                facts.from_base.clear();
+            }
             Self::Marked { mark, problem, .. } => {
                 mark.reason = None;
                 mark.links.clear();
@@ -94,7 +104,6 @@ impl Event {
                 output.touched.clear();
             }
             Self::Told { text, .. }
-            | Self::Checked { text, .. }
             | Self::Printed { text, .. }
             | Self::Messaged { text, .. }
             | Self::Late { text, .. }
@@ -112,6 +121,10 @@ impl Event {
                 EXPIRED.clone_into(message);
                 backtrace.clear();
             }
+            Self::Resumed { terms, .. } => {
+                let verify = terms.iter_mut().flat_map(|terms| &mut terms.verify);
+                verify.for_each(expire_verify);
+            }
             Self::Assigned(assignment) => {
                 assignment.sent = None;
                 assignment.facts.iter_mut().for_each(|facts| facts.description = None);
@@ -121,7 +134,6 @@ impl Event {
             | Self::AutoApproved { .. }
             | Self::Approved { .. }
             | Self::Denied { .. }
-            | Self::Resumed { .. }
             | Self::Started { .. }
             | Self::Reserved { .. }
             | Self::Settled { .. }
@@ -138,9 +150,14 @@ impl Event {
     }
 }
 
-fn expire_reason(reason: &mut Reason) {
+fn expire_reason(reason: &mut OutcomeReason) {
     EXPIRED.clone_into(&mut reason.message);
     EXPIRED.clone_into(&mut reason.recommendation);
+}
+
+fn expire_verify(verify: &mut VerifyCommand) {
+    EXPIRED.clone_into(&mut verify.command);
+    verify.keep.clear();
 }
 
 /// Removes the texts of a return; keeps status, agent and duration.

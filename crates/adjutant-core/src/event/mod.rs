@@ -3,6 +3,11 @@
 //! Events are in the past tense and are never judged again. [`Event::must_be_durable`] says which
 //! ones must be on disk before their effects happen; `expiry` removes their content after the
 //! retention time. Names of variants and fields are the journal's file format.
+//!
+//! Parts of events are records too: [`Grant`] (a granted task), [`Reopening`] (how one ended
+//! delegation is resumed), [`DelegationOrigin`] (the tool call or answer that requested a
+//! delegation), [`AddedMessageReason`] (why the engine sent an agent a message) and [`ToolOutput`].
+//! [`IllegalEvent`] is the error for an event that contradicts the events before it.
 
 mod expiry;
 
@@ -11,20 +16,21 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::assignment::{Assignment, TaskListUpdate};
+use crate::assignment::{SlashCommandAssignment, TaskListUpdate};
 use crate::brief::Brief;
 use crate::budget::{BudgetAmount, Reservation, Settlement};
-use crate::code::Code;
+use crate::code::ErrorCode;
 use crate::ids::{AgentName, Label, RunId, SessionId};
 use crate::message::{AttemptError, ModelSpec, StopReason, ToolCall, ToolSpec};
 use crate::money::Usd;
-use crate::outcome::{Outcome, Reason};
+use crate::outcome::{Outcome, OutcomeReason};
 use crate::policy::Policy;
 use crate::refusal::TimeBound;
 use crate::rights::Rights;
 use crate::schema::ReturnFormat;
 use crate::story::{RejectedMarker, StoryAssignment};
 use crate::time::Timestamp;
+use crate::verify::{CommandExit, VerifyFacts};
 use crate::workspace::{KeptWork, MergeRequest, MergedWork, OwnWorkspace, WorkspaceTerms};
 use crate::write::ContentChange;
 use adjutant_formats::contract::{Return, ReturnFinding};
@@ -78,10 +84,10 @@ pub enum Event {
         agent: AgentName,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         story: Option<String>,
-        reason: Reason,
+        reason: OutcomeReason,
     },
     /// A slash command assigned work to the run.
-    Assigned(Box<Assignment>),
+    Assigned(Box<SlashCommandAssignment>),
     /// The run works on a story and must end by `deadline`.
     StoryTaken {
         #[serde(flatten)]
@@ -97,7 +103,7 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         rejected: Vec<RejectedMarker>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        refused: Option<Reason>,
+        refused: Option<OutcomeReason>,
     },
     /// A person must approve a call before its tasks start.
     ApprovalAsked { parent: SessionId, call: u32, hash: String, expires: Timestamp },
@@ -145,7 +151,7 @@ pub enum Event {
     /// A person sent a message to an agent; it waits for the agent's next turn.
     Messaged { session: SessionId, text: String },
     /// The engine added a user message to the conversation.
-    Told { session: SessionId, nudge: ToldReason, text: String },
+    Told { session: SessionId, nudge: AddedMessageReason, text: String },
     /// A tool call was permitted and is about to run.
     ToolCalled { session: SessionId, call: u32 },
     /// A person must allow a host before a tool fetches from it.
@@ -187,7 +193,13 @@ pub enum Event {
     /// The verify command is about to run.
     Checking { session: SessionId, command: String },
     /// The verify command ended; `text` is its output.
-    Checked { session: SessionId, passed: bool, text: String },
+    Checked {
+        session: SessionId,
+        passed: bool,
+        text: String,
+        #[serde(default, skip_serializing_if = "VerifyFacts::is_empty")]
+        facts: VerifyFacts,
+    },
     /// The task list was updated, or could not be because of `problem`.
     Marked {
         session: SessionId,
@@ -249,7 +261,7 @@ pub enum Event {
         /// New terms for agents that write in workspaces of their own.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         terms: Option<Box<WorkspaceTerms>>,
-        /// The limits that a person changed, by policy key.
+        /// The new values of the limits that the person changed with this resume, by policy key.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         limits: BTreeMap<String, serde_json::Value>,
     },
@@ -264,7 +276,7 @@ pub enum Event {
         session: SessionId,
         outcome: Outcome,
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        reason: Option<Reason>,
+        reason: Option<OutcomeReason>,
     },
     /// The run ended.
     RunEnded { outcome: Outcome },
@@ -364,9 +376,9 @@ pub struct DelegationOrigin {
 /// Why the engine added a message to an agent's conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ToldReason {
+pub enum AddedMessageReason {
     /// The agent is close to a limit, named by the code, and must report now.
-    LastCall(Code),
+    LastCall(ErrorCode),
     /// The answer was cut off at the output limit and must be shorter.
     Shorten,
     /// The return did not satisfy the contract.
@@ -396,6 +408,9 @@ pub struct ToolOutput {
     /// The sandbox of the command, if one ran: `full`, `off`, or what was missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<String>,
+    /// How the command ended, if one ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit: Option<CommandExit>,
 }
 
 impl ToolOutput {

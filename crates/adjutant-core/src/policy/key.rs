@@ -2,12 +2,16 @@
 //!
 //! A table with one arm per key in each function. A new key is added here and in [`Policy`],
 //! nowhere else.
+//!
+//! A [`PolicyKey`] names one setting; its [`TighteningRule`] says in which direction an untrusted
+//! source may change it (for example only lower, only off, or fewer).
 
 use serde_json::{Value, json};
 
 use super::layer::PolicyError;
 use super::{
-    ApprovalRule, ContractKind, CycleKey, DelegationTimeout, HARD_MAX_DEPTH, Policy, WorkspaceKind,
+    ApprovalRule, ContractKind, CycleKey, DelegationTimeout, HARD_MAX_DEPTH, Policy,
+    WorkspaceSharing,
 };
 use crate::money::Usd;
 use crate::rights::ToolSet;
@@ -102,6 +106,7 @@ keys! {
     InPlace "in_place" Off "whether all of the shared tree may be written, within an agent's definition",
     WorkspaceBytes "workspace_bytes" Lower "bytes that commands may write into a workspace",
     WorkspaceEntries "workspace_entries" Lower "files and directories that commands may add to a workspace",
+    DiskBytes "disk_bytes" Unordered "bytes that all workspaces and their bases may occupy; unused bases are removed first",
     RunMaxS "run_max_s" Lower "most seconds a command of an agent may ask for",
     MergeChildren "merge_children" Off "whether completed work is merged into the parent's workspace, where it is clean",
     Network "network" Off "whether tools may reach the network",
@@ -170,6 +175,7 @@ impl PolicyKey {
             Self::InPlace => json!(policy.in_place),
             Self::WorkspaceBytes => json!(policy.workspace_bytes),
             Self::WorkspaceEntries => json!(policy.workspace_entries),
+            Self::DiskBytes => json!(policy.disk_bytes),
             Self::RunMaxS => json!(policy.run_max_s),
             Self::MergeChildren => json!(policy.merge_children),
             Self::Network => json!(policy.network),
@@ -209,13 +215,14 @@ impl PolicyKey {
             Self::MaxOutputTokens => policy.max_output_tokens = self.count(value)?,
             Self::ResultTokens => policy.result_tokens = self.limit(value)?,
             Self::Workspace => {
-                policy.workspace = self.word::<WorkspaceKind>(value, "shared or own")?
+                policy.workspace = self.word::<WorkspaceSharing>(value, "shared or own")?
             }
             Self::Tools => policy.tools = self.tools(value)?,
             Self::WriteBelow => policy.write_below = self.folder(value)?,
             Self::InPlace => policy.in_place = self.boolean(value)?,
             Self::WorkspaceBytes => policy.workspace_bytes = self.count(value)?,
             Self::WorkspaceEntries => policy.workspace_entries = self.count(value)?,
+            Self::DiskBytes => policy.disk_bytes = self.count(value)?,
             Self::RunMaxS => policy.run_max_s = self.count(value)?,
             Self::MergeChildren => policy.merge_children = self.boolean(value)?,
             Self::Network => policy.network = self.boolean(value)?,
@@ -237,7 +244,7 @@ impl PolicyKey {
     }
 
     fn boolean(self, value: &Value) -> Result<bool, PolicyError> {
-        value.as_bool().ok_or_else(|| self.wrong(value, "true or false"))
+        value.as_bool().ok_or_else(|| self.wrong_value(value, "true or false"))
     }
 
     /// Reads a positive whole number. Zero has an error of its own, because no limit here can be
@@ -249,7 +256,7 @@ impl PolicyKey {
             None if value.as_f64().is_some_and(|number| number < 0.0) => {
                 Err(PolicyError::Negative { key: self, value: value.to_string() })
             }
-            None => Err(self.wrong(value, "a whole number")),
+            None => Err(self.wrong_value(value, "a whole number")),
         }
     }
 
@@ -266,14 +273,15 @@ impl PolicyKey {
         if is_none(value) {
             return Ok(None);
         }
-        let dollars = value.as_f64().ok_or_else(|| self.wrong(value, "an amount of dollars"))?;
+        let dollars =
+            value.as_f64().ok_or_else(|| self.wrong_value(value, "an amount of dollars"))?;
         if dollars < 0.0 {
             return Err(PolicyError::Negative { key: self, value: value.to_string() });
         }
         match Usd::from_dollars(dollars) {
             Some(Usd::ZERO) => Err(PolicyError::Zero { key: self }),
             Some(amount) => Ok(Some(amount)),
-            None => Err(self.wrong(value, "an amount of dollars")),
+            None => Err(self.wrong_value(value, "an amount of dollars")),
         }
     }
 
@@ -292,7 +300,7 @@ impl PolicyKey {
         value: &Value,
         allowed: &'static str,
     ) -> Result<T, PolicyError> {
-        serde_json::from_value(value.clone()).map_err(|_| self.wrong(value, allowed))
+        serde_json::from_value(value.clone()).map_err(|_| self.wrong_value(value, allowed))
     }
 
     fn names<'v>(
@@ -305,13 +313,13 @@ impl PolicyKey {
             Value::String(text) => Some(text.split(',').map(str::trim).collect()),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => None,
         };
-        names.ok_or_else(|| self.wrong(value, expected))
+        names.ok_or_else(|| self.wrong_value(value, expected))
     }
 
     fn hosts(self, value: &Value) -> Result<HostSet, PolicyError> {
         let expected = "a list of host names such as docs.rs";
         HostSet::new(self.names(value, expected)?)
-            .map_err(|name| self.wrong(&Value::String(name.to_owned()), expected))
+            .map_err(|name| self.wrong_value(&Value::String(name.to_owned()), expected))
     }
 
     fn folder(self, value: &Value) -> Result<Option<String>, PolicyError> {
@@ -320,7 +328,7 @@ impl PolicyKey {
         }
         let folder = value.as_str().filter(|folder| is_folder(folder));
         let folder = folder.ok_or_else(|| {
-            self.wrong(value, "a folder relative to the root, such as docs/specs")
+            self.wrong_value(value, "a folder relative to the root, such as docs/specs")
         })?;
         Ok(Some(folder.to_owned()))
     }
@@ -328,14 +336,14 @@ impl PolicyKey {
     fn tools(self, value: &Value) -> Result<ToolSet, PolicyError> {
         let names = self.names(value, "a list of tool names")?;
         let tools = ToolSet::new(names);
-        let unknown = tools.beyond(&ToolSet::all());
+        let unknown = tools.difference(&ToolSet::all());
         match unknown.iter().next() {
             None => Ok(tools),
             Some(name) => Err(PolicyError::UnknownTool { name: name.to_owned() }),
         }
     }
 
-    fn wrong(self, value: &Value, expected: &'static str) -> PolicyError {
+    fn wrong_value(self, value: &Value, expected: &'static str) -> PolicyError {
         PolicyError::WrongType { key: self, value: value.to_string(), expected }
     }
 }

@@ -2,6 +2,10 @@
 //!
 //! A person may set any key, except `max_depth` above 3. Project files, models and PRDs may only
 //! tighten a value, by the key's [`TighteningRule`]. Start at [`LayeredPolicy::set`].
+//!
+//! A [`LayeredPolicy`] is a policy with the [`PolicySource`] of each value; [`SourceTrust`] says
+//! whether a source is a person or untrusted content. [`PolicyError`] says why one setting was
+//! rejected.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +14,7 @@ use serde_json::Value;
 
 use super::key::{PolicyKey, TighteningRule};
 use super::preset::WRITER_OUTPUT_TOKENS;
-use super::{HARD_MAX_DEPTH, Operation, Policy, Preset, WorkspaceKind};
+use super::{HARD_MAX_DEPTH, Operation, Policy, Preset, WorkspaceSharing};
 use adjutant_formats::nearest;
 
 /// How far a source of settings is trusted.
@@ -109,13 +113,13 @@ pub enum PolicyError {
         value: String,
     },
     /// The value is zero.
-    #[error("{}: 0 is not allowed, the least is {}", key.name(), least(*key))]
+    #[error("{}: 0 is not allowed, the least is {}", key.name(), lowest_value_text(*key))]
     Zero {
         /// The key.
         key: PolicyKey,
     },
     /// The depth is above the hard maximum.
-    #[error("max_depth: {depth} is too deep, the hard maximum is {HARD_MAX_DEPTH}")]
+    #[error("max_depth: {depth} exceeds the hard maximum {HARD_MAX_DEPTH}")]
     TooDeep {
         /// The text or value in the setting.
         depth: u64,
@@ -133,7 +137,7 @@ pub enum PolicyError {
         attempted: String,
     },
     /// The key cannot be changed on resume.
-    #[error("{}: cannot be changed when a run goes on; `resume` sets {}", key.name(), resume_keys())]
+    #[error("{}: cannot be changed when a run is resumed; `resume` sets {}", key.name(), resume_keys())]
     FixedAtStart {
         /// The key.
         key: PolicyKey,
@@ -155,7 +159,7 @@ fn did_you_mean(nearest: &Option<&'static str>) -> String {
     nearest.map_or_else(String::new, |name| format!("; did you mean `{name}`?"))
 }
 
-fn least(key: PolicyKey) -> &'static str {
+fn lowest_value_text(key: PolicyKey) -> &'static str {
     if matches!(key, PolicyKey::BudgetUsd | PolicyKey::ApproveBelowUsd) {
         "any amount above it, or none"
     } else if key == PolicyKey::MaxDepth {
@@ -221,7 +225,7 @@ impl LayeredPolicy {
         if self.policy.in_place {
             return Some(PolicyKey::InPlace);
         }
-        (self.policy.workspace == WorkspaceKind::Own).then_some(PolicyKey::Workspace)
+        (self.policy.workspace == WorkspaceSharing::Own).then_some(PolicyKey::Workspace)
     }
 
     /// Sets all keys of an object in order, or none of them if one fails.
@@ -317,7 +321,9 @@ fn is_tighter_or_equal(key: PolicyKey, current: &Policy, changed: &Policy) -> bo
     let (before, after) = (key.get(current), key.get(changed));
     before == after
         || match key.tighter() {
-            TighteningRule::Lower => after.as_f64().is_some_and(|after| after <= bound(&before)),
+            TighteningRule::Lower => {
+                after.as_f64().is_some_and(|after| after <= upper_bound(&before))
+            }
             TighteningRule::Less => {
                 let allowed = before.as_f64();
                 after.is_null() || after.as_f64().zip(allowed).is_some_and(|(a, b)| a <= b)
@@ -336,7 +342,7 @@ fn is_tighter_or_equal(key: PolicyKey, current: &Policy, changed: &Policy) -> bo
 /// Returns the highest number an untrusted source may set. No limit counts as infinite. If the
 /// limit depends on the operation, only a number below the smallest entry of that table is
 /// certainly tighter.
-fn bound(value: &Value) -> f64 {
+fn upper_bound(value: &Value) -> f64 {
     match value.as_f64() {
         Some(number) => number,
         None if value.is_null() => f64::INFINITY,

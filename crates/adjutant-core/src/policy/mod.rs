@@ -2,8 +2,13 @@
 //!
 //! A [`Policy`] starts as a [`Preset`] and changes only through [`LayeredPolicy`], which knows how
 //! far each source is trusted. It knows nothing about trees or time; `Tree::decide` applies it.
-//! Besides numbers it says where an agent works ([`WorkspaceKind`]: in its parent's tree or in a workspace of its
+//! Besides numbers it says where an agent works ([`WorkspaceSharing`]: in its parent's tree or in a workspace of its
 //! own) and what it must return ([`ContractKind`]: a report in free text or the standard return object).
+//!
+//! [`CycleKey`] says what must repeat on a path to count as a cycle (the task, the agent or the
+//! story), [`DelegationTimeout`] is a rule for the time of a delegation, and [`AllottedTime`] the
+//! time that one delegation gets by it. [`ApprovalRule`] says whether a person must approve the
+//! tasks of a call before they start.
 
 mod key;
 mod layer;
@@ -77,7 +82,7 @@ pub struct Policy {
     /// Tokens of a result that the parent receives; absent means only summary and artifacts.
     pub result_tokens: Option<u64>,
     /// Whether a delegation works in the shared tree or in a workspace of its own.
-    pub workspace: WorkspaceKind,
+    pub workspace: WorkspaceSharing,
     /// The tools a delegation may hold.
     pub tools: ToolSet,
     /// The directory of the shared tree below which files may be written; absent means none.
@@ -95,6 +100,10 @@ pub struct Policy {
         skip_serializing_if = "is_usual_workspace_entries"
     )]
     pub workspace_entries: u64,
+    /// Bytes that all workspaces in the state directory may occupy, with their bases, home directories and caches.
+    /// Inclusive.
+    #[serde(default = "usual_disk_bytes", skip_serializing_if = "is_usual_disk_bytes")]
+    pub disk_bytes: u64,
     /// The most seconds that one shell command may run. Inclusive.
     #[serde(default = "usual_run_max_s", skip_serializing_if = "is_usual_run_max_s")]
     pub run_max_s: u64,
@@ -134,10 +143,11 @@ pub struct Policy {
     pub retention_days: u64,
 }
 
-/// The defaults of `workspace_bytes`, `workspace_entries` and `run_max_s`, also for journals
-/// without these keys.
+/// The defaults of `workspace_bytes`, `workspace_entries`, `disk_bytes` and `run_max_s`, also for
+/// journals without these keys.
 const WORKSPACE_BYTES: u64 = 2 << 30;
 const WORKSPACE_ENTRIES: u64 = 500_000;
+const DISK_BYTES: u64 = 20 << 30;
 const RUN_MAX_S: u64 = 600;
 
 /// Defines the functions by which serde omits a field that has its default.
@@ -156,6 +166,7 @@ macro_rules! usual {
 usual! {
     WORKSPACE_BYTES usual_workspace_bytes is_usual_workspace_bytes,
     WORKSPACE_ENTRIES usual_workspace_entries is_usual_workspace_entries,
+    DISK_BYTES usual_disk_bytes is_usual_disk_bytes,
     RUN_MAX_S usual_run_max_s is_usual_run_max_s,
     APPROVAL_EXPIRES_S usual_approval_s is_usual_approval_s,
     VERIFY_ATTEMPTS usual_verify_attempts is_usual_verify_attempts,
@@ -198,10 +209,10 @@ pub enum CycleKey {
 /// Whether a delegation works in its parent's tree or in a workspace of its own.
 ///
 /// How an own workspace is made (overlay or git worktree) is
-/// [`OwnWorkspaceKind`](crate::workspace::OwnWorkspaceKind).
+/// [`WorkspaceKind`](crate::workspace::WorkspaceKind).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum WorkspaceKind {
+pub enum WorkspaceSharing {
     /// The parent's tree, read-only unless `write_below` or `in_place` permit writing.
     Shared,
     /// Its own copy of the tree.
@@ -218,7 +229,7 @@ pub enum ApprovalRule {
     Batch,
 }
 
-/// The contract that a result must satisfy.
+/// What an agent must return at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ContractKind {
@@ -304,10 +315,16 @@ impl Policy {
         self
     }
 
+    /// Returns whether an answer that a client gave `after_ms` after the question can be a person's.
+    #[must_use]
+    pub fn can_be_a_person_s_answer(&self, after_ms: u64) -> bool {
+        self.answer_min_ms.is_none_or(|least| after_ms >= least)
+    }
+
     /// Returns what is left of a shared auto-approval allowance: `amount - spent`, capped by
     /// `approve_below_usd`. `None` if nothing is left.
     #[must_use]
-    pub fn unasked(&self, amount: Usd, spent: Usd) -> Option<Usd> {
+    pub fn auto_approval_left(&self, amount: Usd, spent: Usd) -> Option<Usd> {
         let left = amount.saturating_sub(spent);
         let left = self.approve_below_usd.map_or(left, |own| own.min(left));
         Some(left).filter(|left| *left > Usd::ZERO)

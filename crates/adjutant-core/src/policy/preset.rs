@@ -1,4 +1,7 @@
 //! The three presets as data, and the time limits per operation of the preset `command`.
+//!
+//! A [`Preset`] is the name of a policy; an [`Operation`] is a kind of work, such as research or
+//! review.
 
 use std::fmt;
 
@@ -6,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     ApprovalRule, ContractKind, CycleKey, DelegationTimeout, Policy, VERIFY_ATTEMPTS, VERIFY_S,
-    WorkspaceKind,
+    WorkspaceSharing,
 };
 use crate::money::Usd;
 use crate::rights::ToolSet;
@@ -121,7 +124,7 @@ impl Preset {
                 context_tokens: Some(100_000),
                 max_output_tokens: WRITER_OUTPUT_TOKENS,
                 result_tokens: Some(2_000),
-                workspace: WorkspaceKind::Own,
+                workspace: WorkspaceSharing::Own,
                 merge_children: true,
                 tools: ToolSet::all(),
                 approval: ApprovalRule::None,
@@ -153,12 +156,13 @@ fn scout() -> Policy {
         budget_usd: Some(Usd::from_pico(5_000_000_000_000)),
         max_output_tokens: 4_096,
         result_tokens: Some(4_096),
-        workspace: WorkspaceKind::Shared,
+        workspace: WorkspaceSharing::Shared,
         tools: ToolSet::read_only(),
         write_below: None,
         in_place: false,
         workspace_bytes: super::WORKSPACE_BYTES,
         workspace_entries: super::WORKSPACE_ENTRIES,
+        disk_bytes: super::DISK_BYTES,
         run_max_s: super::RUN_MAX_S,
         merge_children: false,
         network: false,

@@ -39,7 +39,8 @@ impl Registry {
     pub(super) fn must_belong(&self, call: &CallKey, run: RunId) -> Result<(), RegistryRefusal> {
         match self.calls.get(call) {
             Some(known) if known.run == run => Ok(()),
-            known => Err(RegistryRefusal::CallSuperseded { run: known.map(|known| known.run) }),
+            Some(known) => Err(RegistryRefusal::CallSuperseded { run: known.run }),
+            None => Err(RegistryRefusal::CallAbandoned { run }),
         }
     }
 

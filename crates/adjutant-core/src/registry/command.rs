@@ -1,4 +1,4 @@
-//! The commands of the registry.
+//! What a process can ask of the registry, for example to claim a story or to record a merge.
 
 use crate::budget::{BudgetAmount, BudgetCap};
 use crate::ids::RunId;

@@ -1,5 +1,8 @@
 //! The events of the registry, as `registry.jsonl` stores them. Tags and fields are a file format:
 //! they may only be added to.
+//!
+//! [`ImportedDay`] and [`ImportedCall`] are entries of the files that earlier versions kept instead
+//! of the registry.
 
 use serde::{Deserialize, Serialize};
 

@@ -39,7 +39,7 @@ impl Registry {
             Event::HolderJoined { holder, pid } => {
                 self.holders.insert(holder.clone(), HolderRecord { pid: *pid });
             }
-            Event::HolderGone { holder } => self.free(holder, wall_ms),
+            Event::HolderGone { holder } => self.release_holder(holder, wall_ms),
             Event::Imported { consents, days, calls } => {
                 self.consents.extend(consents.iter().cloned());
                 for it in days {
@@ -120,7 +120,7 @@ impl Registry {
     }
 
     /// Frees everything a process held; amounts that it reserved stay spent.
-    fn free(&mut self, holder: &HolderId, wall_ms: u64) {
+    fn release_holder(&mut self, holder: &HolderId, wall_ms: u64) {
         self.holders.remove(holder);
         let runs = self.live_runs.iter().filter(|(_, live)| live.holder == *holder);
         for run in runs.map(|(run, _)| *run).collect::<Vec<_>>() {

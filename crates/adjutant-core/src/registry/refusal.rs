@@ -24,7 +24,7 @@ pub enum RegistryRefusal {
         max_runs: u32,
     },
     /// The run already has a slot or a reservation, or its id belongs to another call.
-    #[error("{run} is known already")]
+    #[error("{run} is already registered")]
     RunKnown {
         /// The run.
         run: RunId,
@@ -36,7 +36,9 @@ pub enum RegistryRefusal {
         run: RunId,
     },
     /// The worst-case cost does not fit into the rest of today's allowance.
-    #[error("{amount} may be spent, {left} is left of the {limit} that may start unasked today")]
+    #[error(
+        "the call may spend {amount}, but only {left} is left of today's {limit} for calls without approval"
+    )]
     AllowanceExceeded {
         /// The worst-case cost.
         amount: Usd,
@@ -46,7 +48,9 @@ pub enum RegistryRefusal {
         limit: Usd,
     },
     /// Today's allowance is used up, so only free runs can be auto-approved.
-    #[error("{amount} may be spent, nothing is left of the {limit} that may start unasked today")]
+    #[error(
+        "the call may spend {amount}, but nothing is left of today's {limit} for calls without approval"
+    )]
     AllowanceUsedUp {
         /// The worst-case cost.
         amount: Usd,
@@ -54,16 +58,22 @@ pub enum RegistryRefusal {
         limit: Usd,
     },
     /// An equal call already has this run; its result is the answer.
-    #[error("an equal call began {run}")]
+    #[error("an equal call already started {run}")]
     CallHasRun {
         /// The run.
         run: RunId,
     },
-    /// The call has been assigned another run meanwhile, so this one must not start.
-    #[error("an equal call began {} meanwhile", run.map_or_else(|| "nothing".to_owned(), |run| run.to_string()))]
+    /// The call has another run by now, so this one must not start.
+    #[error("an equal call started {run} in the meantime")]
     CallSuperseded {
         /// The run that the call has now.
-        run: Option<RunId>,
+        run: RunId,
+    },
+    /// The call was abandoned, so its run must not start.
+    #[error("the call that reserved {run} was abandoned; {run} must not start")]
+    CallAbandoned {
+        /// The run that the call had.
+        run: RunId,
     },
     /// The run is being cancelled; no call can wait for it any more.
     #[error("{run} is being cancelled")]
@@ -127,7 +137,7 @@ pub enum RegistryRefusal {
         commit: String,
     },
     /// The files of an earlier version were already imported.
-    #[error("the files of the earlier version were taken over before")]
+    #[error("the files of the earlier version were already imported")]
     AlreadyImported,
 }
 
@@ -150,6 +160,7 @@ impl RegistryRefusal {
             | Self::AllowanceUsedUp { .. }
             | Self::CallHasRun { .. }
             | Self::CallSuperseded { .. }
+            | Self::CallAbandoned { .. }
             | Self::BeingCancelled { .. }
             | Self::OthersWait { .. }
             | Self::NotWaiting { .. }

@@ -3,6 +3,11 @@
 //! The registry has what outlives a run and several processes share: live runs, calls of clients, claims
 //! on stories, spending, consents, open questions and merges. What happens inside a run is in that run's
 //! journal; a [`QuestionPointer`] only refers to it.
+//!
+//! [`HolderRecord`] is one process that has joined, [`LiveRun`] a run that has not ended,
+//! [`CallRecord`] one call of a client, [`StoryRun`] one run on a story ([`StoryRunState`] and
+//! [`StoryEnd`] say whether and how it ended), `AllowanceDay` the auto-approved spending of one
+//! day, and [`MergeRecord`] one merge into the user's files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -73,14 +78,14 @@ pub struct StoryKey {
     pub id: String,
 }
 
-/// A process that has joined.
+/// A process that uses the registry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HolderRecord {
     /// The pid, only for display; it does not prove that the process is alive.
     pub pid: u32,
 }
 
-/// A run that takes a slot.
+/// A run in progress, which takes one of the slots of its work tree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LiveRun {
     /// The process of the run.
@@ -92,7 +97,7 @@ pub struct LiveRun {
     pub call: Option<CallKey>,
 }
 
-/// The run and process of a call.
+/// The run that a client's call started, and the process that executes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallRecord {
     /// The run that it started. The id is recorded before the run's process starts.
@@ -190,7 +195,7 @@ impl AllowanceDay {
     }
 }
 
-/// The state that outlives a run.
+/// What processes share beyond single runs: slots, allowances, calls, claims on stories, and merges.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Registry {

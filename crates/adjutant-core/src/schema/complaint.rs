@@ -1,8 +1,11 @@
 //! The errors in the arguments of a call, each with its path.
+//!
+//! A [`SchemaError`] is the list of all of them, a [`SchemaComplaint`] one; `ComplaintCollector`
+//! gathers them while a call is parsed.
 
 use std::fmt;
 
-use crate::code::Code;
+use crate::code::ErrorCode;
 use adjutant_formats::excerpt::excerpt;
 use adjutant_formats::fields::{FieldFault, FieldReader, NamedField, did_you_mean};
 
@@ -30,8 +33,8 @@ pub struct SchemaComplaint {
 impl SchemaError {
     /// Returns the stable error code.
     #[must_use]
-    pub const fn code(&self) -> Code {
-        Code::ValidationFailed
+    pub const fn code(&self) -> ErrorCode {
+        ErrorCode::ValidationFailed
     }
 }
 

@@ -1,4 +1,6 @@
 //! The strict parser of `Delegate` calls.
+//!
+//! A [`DelegateCall`] is a whole valid call, a [`TaskSpec`] one of its tasks.
 
 use serde_json::Value;
 
@@ -122,9 +124,9 @@ fn task(
 ) -> Option<TaskSpec> {
     complaints.refuse_unknown(&format!("tasks[{nth}]"), fields, &TASK_KEYS);
     let label = complaints.keep(fields.require("label", label));
-    let prompt = complaints.keep(fields.require("prompt", FieldValue::words));
+    let prompt = complaints.keep(fields.require("prompt", FieldValue::non_blank_string));
     let context = context(fields, limits, complaints);
-    let model = complaints.keep(fields.read("model", FieldValue::words));
+    let model = complaints.keep(fields.read("model", FieldValue::non_blank_string));
     let tokens = |value: FieldValue<'_>| value.integer(limits.output_tokens.clone());
     let max_output_tokens = complaints.keep(fields.read("max_output_tokens", tokens));
     Some(TaskSpec {
@@ -153,7 +155,8 @@ pub(super) fn context(
         _ => Ok(()),
     };
     complaints.keep(fields.read("context", few))?;
-    complaints.keep_all(fields.each("context", |path| path.words().map(Into::into)))
+    complaints
+        .keep_all(fields.read_items("context", |path| path.non_blank_string().map(Into::into)))
 }
 
 #[cfg(test)]

@@ -1,4 +1,7 @@
 //! The schema of the `Delegate` tool, and the bounds that it states.
+//!
+//! [`CallLimits`] are these bounds; [`ReturnFormat`] says whether the caller gets the results as
+//! Markdown or JSON.
 
 use std::ops::RangeInclusive;
 

@@ -1,4 +1,7 @@
 //! The schema and the strict parser of the `Task` tool, which delegates one task to a named agent.
+//!
+//! A [`TaskCall`] is a valid call. An [`AgentCard`] is the name and description of one agent, as
+//! the tool description lists it.
 
 use serde_json::{Value, json};
 
@@ -62,7 +65,7 @@ pub fn task_spec(agents: &[AgentCard], limits: &CallLimits) -> ToolSpec {
              tools and limits of its own. It sees only your prompt and the context files, so say what \
              it must know and what its report must contain. Reports are advice: weigh them.\n\n\
              Agents, as their files describe them:\n{}",
-            listed(agents)
+            list_agents(agents)
         ),
         schema: json!({
             "type": "object",
@@ -105,7 +108,7 @@ pub fn task_spec(agents: &[AgentCard], limits: &CallLimits) -> ToolSpec {
 }
 
 /// Lists the agents, one per line. Agents beyond the size limit are listed without a description.
-fn listed(agents: &[AgentCard]) -> String {
+fn list_agents(agents: &[AgentCard]) -> String {
     let mut lines = Vec::with_capacity(agents.len());
     let mut left = DESCRIPTIONS_BYTES;
     for agent in agents {
@@ -139,9 +142,9 @@ fn call(
     let fields = complaints.keep(arguments_of(arguments))?;
     complaints.refuse_unknown("arguments", &fields, &KEYS);
     let agent = complaints.keep(fields.require("agent", agent));
-    let prompt = complaints.keep(fields.require("prompt", FieldValue::words));
+    let prompt = complaints.keep(fields.require("prompt", FieldValue::non_blank_string));
     let context = context(&fields, limits, complaints);
-    let model = complaints.keep(fields.read("model", FieldValue::words));
+    let model = complaints.keep(fields.read("model", FieldValue::non_blank_string));
     let operations = OPERATIONS.map(|word| (word, word));
     let operation = complaints.keep(fields.read("operation", |value| value.choice(&operations)));
     let seconds = |value: FieldValue<'_>| value.integer(1..=u64::MAX);
@@ -157,7 +160,7 @@ fn call(
 }
 
 fn agent(value: FieldValue<'_>) -> Result<String, FieldProblem> {
-    let name = value.words()?;
+    let name = value.non_blank_string()?;
     match name.chars().count() {
         0..=NAME_CHARS => Ok(name.trim().to_owned()),
         count => Err(format!("has {count} characters, allowed are 1 to {NAME_CHARS}").into()),

@@ -3,6 +3,9 @@
 //!
 //! The first failed check decides. The tasks of a call are judged in order, and grants stand even
 //! if a later task is refused; too many tasks refuse the whole call. Start at [`Tree::admit`].
+//!
+//! An [`Admission`] is what is decided about one granted task; `AdmissionBatch` counts the tasks of
+//! the call that is being judged, and `TaskPosition` says where in it a task is.
 
 use super::approvals::call_hash;
 use super::auto_approval::start_without_asking;
@@ -24,7 +27,7 @@ use crate::tree::turn::MIN_OUTPUT;
 /// needs and less than a runaway agent produces in a minute.
 pub const QUEUE_LIMIT: u64 = 1_000;
 
-/// What admission decided about a granted task.
+/// What a granted task gets: depth, path, rights and timeout.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Admission {
     /// The depth in the tree.
@@ -90,7 +93,7 @@ impl Tree {
         events.extend(origin.map(|origin| Event::Delegated { session: parent, call, origin }));
         for (index, mut task) in (0..).zip(tasks) {
             let own = self.check_named_story(parent_index, &task.brief);
-            task.brief = self.named(parent_index, u64::from(index), task.brief);
+            task.brief = self.with_story_id(parent_index, u64::from(index), task.brief);
             match own.and_then(|()| self.judge(now, parent_index, &task.brief, batch)) {
                 Ok(admission) => {
                     let place = TaskPosition { parent, call, index, places: batch.places };
@@ -111,7 +114,7 @@ impl Tree {
         }
         if asks && batch.granted > 0 {
             let hash = call_hash(&events);
-            match self.automatic(parent, &events) {
+            match self.auto_approved_cost(parent, &events) {
                 Some(amount) => start_without_asking(&mut events, parent, call, hash, amount),
                 None => {
                     let expires = now.plus_seconds(self.policy.approval_s);
@@ -282,7 +285,7 @@ impl Tree {
             ceiling = ceiling.intersection(definition);
         }
         if let Some(wish) = &brief.rights_wish {
-            let beyond = wish.tools.beyond(&ceiling.tools);
+            let beyond = wish.tools.difference(&ceiling.tools);
             let network = wish.network && !ceiling.network;
             if !beyond.is_empty() || network {
                 return Err(Refusal::Rights { beyond, network });
@@ -340,7 +343,7 @@ impl Tree {
         for node in self.chain(parent) {
             let scope =
                 if node.parent.is_none() { BudgetScope::Run } else { BudgetScope::Delegation };
-            let left = node.ledger.left();
+            let left = node.ledger.remaining();
             if let Some(max) = node.ledger.cap.tokens.filter(|_| needed.tokens > left.tokens) {
                 return Err(Refusal::Tokens {
                     scope,
@@ -444,6 +447,7 @@ impl Tree {
         if let Some(number) = number.filter(|_| is_work) {
             task.brief.name_task(number);
         }
+        task.brief.verify = self.verify_for(place.parent, &task.brief, &admission.rights);
         let preface = self.preface(task.session, &admission, number, &task.brief);
         let preface_bytes = preface.as_ref().map_or(0, String::len) as u64;
         Event::Granted(Box::new(Grant {
@@ -494,6 +498,6 @@ fn check_model(brief: &Brief) -> Result<(), Refusal> {
 fn smallest_call(brief: &Brief) -> BudgetAmount {
     let tokens = brief.estimate().saturating_add(MIN_OUTPUT);
     let price = brief.model.as_ref().and_then(|model| model.price);
-    let usd = price.map(|price| price.ceiling(brief.estimate(), MIN_OUTPUT)).unwrap_or_default();
+    let usd = price.map(|price| price.max_cost(brief.estimate(), MIN_OUTPUT)).unwrap_or_default();
     BudgetAmount { tokens, usd }
 }

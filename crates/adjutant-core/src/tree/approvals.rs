@@ -1,15 +1,19 @@
 //! Questions to a person about a call, and their answers.
 //!
-//! Computes the worst case of a call and the hash that an answer is bound to, and decides approval,
-//! denial and expiry. Whether a person is asked is decided in `admission` and `auto_approval`.
+//! Computes the worst case of a call and the hash that an answer is bound to, decides approval,
+//! denial and expiry, and folds questions and answers into the tree. Whether a person is asked is decided in `admission` and `auto_approval`.
 //! Start at [`Tree::approve`]. Invariant: a question is answered once, and only for exactly the
 //! grants that it was asked about.
 
 use sha2::{Digest, Sha256};
 
-use super::{PendingApproval, Tree};
+use super::evolve::illegal_event;
+use super::phase::Phase;
+use super::whole_run::WHOLE_RUN;
+use super::{DeadlineKind, PendingApproval, Tree};
 use crate::budget::BudgetAmount;
-use crate::event::{Event, Grant};
+use crate::event::{Event, Grant, IllegalEvent};
+use crate::ids::SessionId;
 use crate::money::Usd;
 use crate::outcome::Outcome;
 use crate::policy::Policy;
@@ -104,6 +108,74 @@ impl Tree {
             .flat_map(|(hash, _)| self.deny(hash, &self.nobody_answered()))
             .collect()
     }
+
+    pub(super) fn fold_approval_asked(
+        &mut self,
+        parent: SessionId,
+        call: u32,
+        hash: &str,
+        expires: Timestamp,
+    ) -> Result<(), IllegalEvent> {
+        let parent = self.known_index("approval_asked", parent)?;
+        if call == WHOLE_RUN {
+            return self.asked_to_begin(parent, hash, expires);
+        }
+        // Only the tasks of this call; an earlier call may still wait for its own approval.
+        let waiting = |child: &&usize| {
+            let child = &self.nodes[**child];
+            child.call == call && child.is_awaiting_approval()
+        };
+        let nodes: Vec<usize> =
+            self.nodes[parent].delegations.children.iter().filter(waiting).copied().collect();
+        self.timers.insert((expires, parent, DeadlineKind::Approval));
+        self.approvals.insert(hash.to_owned(), PendingApproval { expires, parent, nodes });
+        Ok(())
+    }
+
+    pub(super) fn fold_approval_answered(
+        &mut self,
+        event: &'static str,
+        hash: &str,
+        yes: bool,
+    ) -> Result<(), IllegalEvent> {
+        let pending = self
+            .approvals
+            .remove(hash)
+            .ok_or_else(|| illegal_event(event, "no such question is open"))?;
+        self.forget_question(&pending);
+        let waiting = |node: &usize| self.nodes[*node].is_awaiting_approval();
+        let nodes: Vec<usize> = pending.nodes.into_iter().filter(waiting).collect();
+        if yes {
+            for node in nodes {
+                self.enter(node, Phase::Queued);
+                if node != pending.parent {
+                    self.nodes[pending.parent].delegations.queue.push_back(node);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the timer of a question, unless another question of the same parent expires at the
+    /// same time.
+    fn forget_question(&mut self, gone: &PendingApproval) {
+        let same =
+            |open: &PendingApproval| open.parent == gone.parent && open.expires == gone.expires;
+        if !self.approvals.values().any(same) {
+            self.timers.remove(&(gone.expires, gone.parent, DeadlineKind::Approval));
+        }
+    }
+
+    /// Removes questions whose nodes have all ended.
+    pub(super) fn forget_idle_questions(&mut self) {
+        let nodes = &self.nodes;
+        let idle: Vec<PendingApproval> = self
+            .approvals
+            .extract_if(.., |_, open| !open.nodes.iter().any(|node| nodes[*node].is_live()))
+            .map(|(_, open)| open)
+            .collect();
+        idle.iter().for_each(|open| self.forget_question(open));
+    }
 }
 
 /// Returns the worst-case cost and duration of tasks under a policy, which a person is asked to
@@ -128,7 +200,7 @@ pub fn worst_case_within<'a>(
     let dearest = grants
         .iter()
         .filter_map(|grant| grant.brief.model.as_ref()?.price)
-        .map(|price| price.ceiling(tokens, 0).max(price.ceiling(0, tokens)))
+        .map(|price| price.max_cost(tokens, 0).max(price.max_cost(0, tokens)))
         .max();
     let usd = dearest.map(|usd| usd.min(left.usd)).unwrap_or_default();
     // A call may have asked for less concurrency than the policy allows, and then takes longer.

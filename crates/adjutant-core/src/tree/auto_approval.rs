@@ -29,9 +29,9 @@ impl Tree {
     }
 
     /// Returns the worst-case cost of a call if it may start without approval.
-    pub(super) fn automatic(&self, parent: SessionId, events: &[Event]) -> Option<Usd> {
+    pub(super) fn auto_approved_cost(&self, parent: SessionId, events: &[Event]) -> Option<Usd> {
         let limit = self.policy.approve_below_usd?;
-        let grants: Vec<&Grant> = granted(events).collect();
+        let grants: Vec<&Grant> = grants_in(events).collect();
         // A model without a price could cost anything.
         let is_priced =
             |grant: &&Grant| grant.brief.model.as_ref().is_some_and(|model| model.price.is_some());
@@ -67,7 +67,7 @@ pub(super) fn start_without_asking(
     events.insert(0, Event::AutoApproved { parent, call, hash, amount });
 }
 
-fn granted(events: &[Event]) -> impl Iterator<Item = &Grant> {
+fn grants_in(events: &[Event]) -> impl Iterator<Item = &Grant> {
     events.iter().filter_map(|event| {
         if let Event::Granted(grant) = event { Some(grant.as_ref()) } else { None }
     })

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::evolve::unfit;
+use super::evolve::illegal_event;
 use super::{ROOT, Tree};
 use crate::budget::{BudgetCap, BudgetLedger};
 use crate::command::ResumeOptions;
@@ -28,7 +28,7 @@ impl Tree {
     ) -> Result<(), IllegalEvent> {
         for (name, value) in limits {
             let set = self.policy.set_on_resume(name, value);
-            set.map_err(|error| unfit("resumed", error.to_string()))?;
+            set.map_err(|error| illegal_event("resumed", error.to_string()))?;
         }
         let is_set = |key: PolicyKey| limits.contains_key(key.name());
         for (index, node) in self.nodes.iter_mut().enumerate() {

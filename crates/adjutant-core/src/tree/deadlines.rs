@@ -1,4 +1,6 @@
 //! Timers: timeouts, stalled model calls, retries and expiring questions.
+//!
+//! [`DeadlineKind`] says what happens when one of them is reached.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +10,7 @@ use super::node::PlannedEnd;
 use super::turn::{MAX_ATTEMPTS, UnrecordedReservations};
 use super::turn_state::{ModelCall, TurnState};
 use super::{Node, Tree};
-use crate::code::Code;
+use crate::code::ErrorCode;
 use crate::event::Event;
 use crate::ids::SessionId;
 use crate::message::{AttemptError, ModelErrorKind};
@@ -57,7 +59,7 @@ impl Tree {
         events.extend(self.expire_domains(now));
         // Several deadlines may pass at once, for example of a parent and its child; the first end
         // of a session counts.
-        let mut ended: BTreeSet<SessionId> = ends(&events).collect();
+        let mut ended: BTreeSet<SessionId> = ended_sessions(&events).collect();
         let (mut stalls, mut retries) = (BTreeSet::new(), BTreeSet::new());
         for (_, index, why) in self.timers.iter().take_while(|(at, _, _)| *at <= now) {
             let node = &self.nodes[*index];
@@ -136,13 +138,16 @@ impl Tree {
         };
         let message = format!(
             "No byte came from the model for {seconds} s (attempt {} of {MAX_ATTEMPTS}).",
-            node.tried()
+            node.open_attempt_number()
         );
-        (error, PlannedEnd::partial(Code::Stalled, message, "Try again, or use another model."))
+        (
+            error,
+            PlannedEnd::partial(ErrorCode::Stalled, message, "Try again, or use another model."),
+        )
     }
 
     /// Restarts the stall timer of a running model call.
-    pub(super) fn feed(&mut self, at: Timestamp, index: usize) {
+    pub(super) fn restart_stall_timer(&mut self, at: Timestamp, index: usize) {
         let stall = self.policy.stall_s.map(|seconds| at.plus_seconds(seconds));
         if let TurnState::Thinking(_, Some(call)) = self.nodes[index].turn_state_mut() {
             let old = std::mem::replace(&mut call.stall_at, stall);
@@ -192,11 +197,11 @@ impl Tree {
 fn join(events: &mut Vec<Event>, new: Vec<Event>, ended: &mut BTreeSet<SessionId>) {
     let fresh = |event: &Event| event.session().is_none_or(|session| !ended.contains(&session));
     let new: Vec<Event> = new.into_iter().filter(fresh).collect();
-    ended.extend(ends(&new));
+    ended.extend(ended_sessions(&new));
     events.extend(new);
 }
 
-fn ends(events: &[Event]) -> impl Iterator<Item = SessionId> {
+fn ended_sessions(events: &[Event]) -> impl Iterator<Item = SessionId> {
     events.iter().filter(|event| matches!(event, Event::Ended { .. })).filter_map(Event::session)
 }
 
@@ -207,13 +212,14 @@ fn timed_out(node: &Node, in_place: bool) -> PlannedEnd {
     };
     // The verify command used the time, not the agent; name it.
     let command = node.terms.verify.as_ref().filter(|_| node.is_checking());
-    let running = command.map(|it| format!(" `{it}` was still running.")).unwrap_or_default();
+    let running =
+        command.map(|it| format!(" `{}` was still running.", it.command)).unwrap_or_default();
     let bound = match (node.time.bound, node.parent) {
         (TimeBound::Total, None) => "the total of the story (total_s)",
         (bound, _) => bound.noun(),
     };
     PlannedEnd::partial(
-        Code::Timeout,
+        ErrorCode::Timeout,
         format!("Timed out after {} s, {bound}.{running}", grouped(seconds)),
         &format!(
             "`adjutant resume {}{}` gives it as much time again; what was found so far is in the result.",

@@ -3,6 +3,9 @@
 //! A running engine asks for the parts that an event touched and leaves out effects that were
 //! already started (see `in_flight`); a resuming engine asks for everything. Invariant: when no
 //! command is left to decide, the due effects are exactly those in flight.
+//!
+//! A `DueSubject` is the part of the state that is asked about: one node, the open questions, or
+//! the run as a whole.
 
 use super::node::Node;
 use super::phase::Phase;
@@ -15,7 +18,7 @@ use crate::message::{StopReason, ToolCall};
 use crate::policy::ContractKind;
 use crate::schema::{DELEGATE, RETURN, TASK};
 use crate::web_host::WEB_FETCH;
-use crate::write::{is_in_turn, is_look};
+use crate::write::{is_in_turn, is_read};
 
 /// A part of the state for which something can be due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -136,7 +139,7 @@ impl Tree {
             RETURN => Some(Effect::Verify { session, returned: Some((index, call.clone())) }),
             name if is_in_turn(name) => node.write(index, call),
             // An earlier write of the same answer may still change what it reads.
-            name if is_look(name) && node.is_behind_a_write(index) => None,
+            name if is_read(name) && node.is_behind_a_write(index) => None,
             DELEGATE | TASK => Some(Effect::Delegate { session, turn, index, call: call.clone() }),
             _ => Some(Effect::Tool { session, turn, index, call: call.clone() }),
         }
@@ -165,7 +168,7 @@ impl Tree {
         if self.is_marking(session, call) || self.is_keeping(session, call) {
             return None;
         }
-        let hand_up = Effect::HandUp { session, call, origin: open.origin };
+        let hand_up = Effect::ReturnResults { session, call, origin: open.origin };
         Some(self.due_merge(node, call).unwrap_or(hand_up))
     }
 
@@ -182,7 +185,7 @@ impl Tree {
     }
 
     /// Returns the parts of the state whose due effects and commands `event` may have changed.
-    pub(super) fn touched(&self, event: &Event) -> Vec<DueSubject> {
+    pub(super) fn affected_subjects(&self, event: &Event) -> Vec<DueSubject> {
         let node =
             |session: &SessionId| self.by_session.get(session).map(|it| DueSubject::Node(*it));
         let above = |session: &SessionId| {

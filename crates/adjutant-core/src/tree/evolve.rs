@@ -10,15 +10,14 @@ use super::node_parts::{OpenDelegation, TurnLimit};
 use super::phase::Phase;
 use super::turn::uses_tools;
 use super::turn_state::{LastAnswer, OpenToolCalls, TurnState};
-use super::whole_run::WHOLE_RUN;
-use super::{DeadlineKind, KnownAgent, PendingApproval, ROOT, Tree};
+use super::{DeadlineKind, KnownAgent, ROOT, Tree};
 use crate::assignment::UpdateTrigger;
 use crate::budget::{BudgetCap, BudgetLedger, Reservation, Settlement};
-use crate::event::{Event, Grant, IllegalEvent, ToldReason};
+use crate::event::{AddedMessageReason, Event, Grant, IllegalEvent};
 use crate::fingerprint::Fingerprint;
 use crate::ids::{AgentName, Label, RunId, SessionId};
 use crate::message::{ModelSpec, StopReason, ToolSpec};
-use crate::outcome::{Outcome, Reason};
+use crate::outcome::{Outcome, OutcomeReason};
 use crate::policy::Policy;
 use crate::refusal::TimeBound;
 use crate::rights::Rights;
@@ -27,17 +26,18 @@ use crate::time::Timestamp;
 pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<(), IllegalEvent> {
     tree.read_opening(event);
     match event {
-        Event::RunStarted { run, agent, goal, policy, model, base_depth, .. } => {
-            tree.begin(*run, agent, goal, policy, model.as_ref())?;
+        Event::RunStarted { run, agent, goal, policy, model, base_depth, terms, .. } => {
+            tree.fold_run_started(*run, agent, goal, policy, model.as_ref())?;
             tree.nodes[ROOT].depth = *base_depth;
+            tree.verify = terms.as_ref().and_then(|terms| terms.verify.clone());
             Ok(())
         }
         Event::AgentDefined { agent, system, tools, rights, max_turns } => {
-            tree.defined(agent, system, tools, rights, *max_turns);
+            tree.fold_agent_defined(agent, system, tools, rights, *max_turns);
             Ok(())
         }
         Event::Delegated { session, call, origin } => {
-            let index = tree.running("delegated", *session)?;
+            let index = tree.running_index("delegated", *session)?;
             let open = OpenDelegation { origin: *origin, live: 0 };
             let node = &mut tree.nodes[index];
             node.delegations.open.insert(*call, open);
@@ -46,9 +46,9 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
             }
             Ok(())
         }
-        Event::Granted(grant) => tree.granted(at, grant),
+        Event::Granted(grant) => tree.fold_granted(at, grant),
         Event::Refused { parent, call, reason, .. } => {
-            let parent = tree.known("refused", *parent)?;
+            let parent = tree.known_index("refused", *parent)?;
             tree.nodes[parent].delegations.numbered += 1;
             tree.nodes[parent].delegations.refusal = Some(reason.clone());
             tree.nodes[parent].delegations.calls_made = *call;
@@ -56,19 +56,19 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
             Ok(())
         }
         Event::ApprovalAsked { parent, call, hash, expires } => {
-            tree.asked(*parent, *call, hash, *expires)
+            tree.fold_approval_asked(*parent, *call, hash, *expires)
         }
         Event::AutoApproved { amount, .. } => {
             tree.auto_approved += *amount;
             Ok(())
         }
-        Event::Approved { hash, .. } => tree.answered("approved", hash, true),
-        Event::Denied { hash, .. } => tree.answered("denied", hash, false),
+        Event::Approved { hash, .. } => tree.fold_approval_answered("approved", hash, true),
+        Event::Denied { hash, .. } => tree.fold_approval_answered("denied", hash, false),
         Event::Started { session, deadline, bound } => {
-            tree.started(at, *session, *deadline, *bound)
+            tree.fold_started(at, *session, *deadline, *bound)
         }
-        Event::Reserved { session, reservation } => tree.reserved(at, *session, *reservation),
-        Event::Replied { .. } => tree.replied(event),
+        Event::Reserved { session, reservation } => tree.fold_reserved(at, *session, *reservation),
+        Event::Replied { .. } => tree.fold_replied(event),
         Event::AttemptFailed { session, settlement, retry_at, .. } => {
             let index = tree.close("attempt_failed", *session, settlement)?;
             if let Some(at) = retry_at {
@@ -80,20 +80,20 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
             tree.close("settled", *session, settlement).map(drop)
         }
         Event::Progressed { session, .. } => {
-            let index = tree.known("progressed", *session)?;
-            tree.feed(at, index);
+            let index = tree.known_index("progressed", *session)?;
+            tree.restart_stall_timer(at, index);
             Ok(())
         }
         // The request is not sent before `until`, so the stall timer starts then.
         Event::Paused { session, until, .. } => {
-            let index = tree.known("paused", *session)?;
-            tree.feed(at.max(*until), index);
+            let index = tree.known_index("paused", *session)?;
+            tree.restart_stall_timer(at.max(*until), index);
             Ok(())
         }
-        Event::Messaged { session, text } => tree.messaged(*session, text),
-        Event::Told { session, nudge, text } => tree.told(*session, *nudge, text),
+        Event::Messaged { session, text } => tree.fold_messaged(*session, text),
+        Event::Told { session, nudge, text } => tree.fold_told(*session, *nudge, text),
         Event::ToolCalled { session, call } => {
-            let index = tree.running("tool_called", *session)?;
+            let index = tree.running_index("tool_called", *session)?;
             if let Some(calls) = tree.nodes[index].calls_mut() {
                 calls.begin(*call);
             }
@@ -101,14 +101,14 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
             Ok(())
         }
         Event::WritePrepared { session, call, change } => {
-            let index = tree.running("write_prepared", *session)?;
+            let index = tree.running_index("write_prepared", *session)?;
             if let Some(calls) = tree.nodes[index].calls_mut() {
                 calls.prepared.insert(*call, change.clone());
             }
             Ok(())
         }
         Event::DomainAsked { session, call, host, expires } => {
-            let index = tree.running("domain_asked", *session)?;
+            let index = tree.running_index("domain_asked", *session)?;
             tree.domain_asked(index, *call, host, *expires);
             Ok(())
         }
@@ -121,13 +121,13 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
             Ok(())
         }
         Event::ToolRefused { session, call, text } => {
-            let index = tree.running("tool_refused", *session)?;
+            let index = tree.running_index("tool_refused", *session)?;
             tree.let_go(index, *call);
             tree.remember_call(index, *call);
             tree.answer_call(index, *call, text.len())
         }
         Event::ToolReturned { session, call, output } => {
-            let index = tree.running("tool_returned", *session)?;
+            let index = tree.running_index("tool_returned", *session)?;
             let node = &mut tree.nodes[index];
             node.results.has_findings |= output.note.is_some();
             let writes = node.calls().filter(|calls| calls.writing.contains(call));
@@ -152,9 +152,9 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
         }
         Event::Checking { session, .. } => tree.checking(*session),
         Event::Checked { session, passed, .. } => tree.checked(*session, *passed),
-        Event::Merged { session, .. } => tree.merged(*session),
+        Event::Merged { session, .. } => tree.fold_merged(*session),
         Event::Judged { session, call, returned, .. } => {
-            tree.judged(*session, *call, returned.as_deref())
+            tree.fold_judged(*session, *call, returned.as_deref())
         }
         Event::SpaceMade { session, space } => tree.space_made(*session, space),
         Event::SpaceKept { session, kept, problem } => {
@@ -171,17 +171,21 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
             deadlines,
             questions_until,
             limits,
+            terms,
             ..
         } => {
+            if let Some(terms) = terms {
+                tree.verify.clone_from(&terms.verify);
+            }
             tree.set_limits(limits)?;
             tree.resumed(rights, agents, model.as_ref());
             tree.ask_until(*questions_until);
             tree.give_time(at, *timeout_s, deadlines, limits);
             Ok(())
         }
-        Event::Reopened(reopening) => tree.reopened(at, reopening),
+        Event::Reopened(reopening) => tree.fold_reopened(at, reopening),
         Event::Ended { session, outcome, reason } => {
-            tree.ended(*session, *outcome, reason.as_ref())
+            tree.fold_ended(*session, *outcome, reason.as_ref())
         }
         Event::RunEnded { outcome } => {
             tree.ended = Some(*outcome);
@@ -197,12 +201,12 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
     }
 }
 
-pub(super) fn unfit(event: &'static str, problem: impl Into<String>) -> IllegalEvent {
+pub(super) fn illegal_event(event: &'static str, problem: impl Into<String>) -> IllegalEvent {
     IllegalEvent { event, problem: problem.into() }
 }
 
 impl Tree {
-    fn begin(
+    fn fold_run_started(
         &mut self,
         run: RunId,
         agent: &AgentName,
@@ -211,12 +215,13 @@ impl Tree {
         model: Option<&ModelSpec>,
     ) -> Result<(), IllegalEvent> {
         if self.run.is_some() {
-            return Err(unfit("run_started", "the run had begun already"));
+            return Err(illegal_event("run_started", "the run had already started"));
         }
         self.run = Some(run);
         self.policy = policy.clone();
         let session = run.root_session();
-        let label = Label::new("root").map_err(|error| unfit("run_started", error.to_string()))?;
+        let label =
+            Label::new("root").map_err(|error| illegal_event("run_started", error.to_string()))?;
         let rights = Rights::of(policy);
         let cap = BudgetCap { tokens: policy.budget_tokens_run, usd: policy.budget_usd };
         let mut root = Node::blank(session, agent.clone(), label, rights, cap);
@@ -233,7 +238,7 @@ impl Tree {
         Ok(())
     }
 
-    fn defined(
+    fn fold_agent_defined(
         &mut self,
         agent: &AgentName,
         system: &str,
@@ -258,23 +263,23 @@ impl Tree {
         self.agents.get_or_insert_default().insert(agent.clone(), known);
     }
 
-    fn reserved(
+    fn fold_reserved(
         &mut self,
         at: Timestamp,
         session: SessionId,
         reservation: Reservation,
     ) -> Result<(), IllegalEvent> {
-        let index = self.running("reserved", session)?;
+        let index = self.running_index("reserved", session)?;
         self.each_scope(index, |ledger| ledger.reserve(reservation.amount));
         self.take_model_call(index);
         let node = &mut self.nodes[index];
         node.turn = reservation.turn;
         node.call_model(reservation);
-        self.feed(at, index);
+        self.restart_stall_timer(at, index);
         Ok(())
     }
 
-    fn replied(&mut self, event: &Event) -> Result<(), IllegalEvent> {
+    fn fold_replied(&mut self, event: &Event) -> Result<(), IllegalEvent> {
         let Event::Replied { session, text, tool_calls, stop, opaque, settlement, .. } = event
         else {
             return Ok(());
@@ -306,10 +311,10 @@ impl Tree {
         Ok(())
     }
 
-    fn granted(&mut self, at: Timestamp, grant: &Grant) -> Result<(), IllegalEvent> {
-        let parent = self.known("granted", grant.parent)?;
+    fn fold_granted(&mut self, at: Timestamp, grant: &Grant) -> Result<(), IllegalEvent> {
+        let parent = self.known_index("granted", grant.parent)?;
         if self.by_session.contains_key(&grant.session) {
-            return Err(unfit("granted", format!("{} exists already", grant.session)));
+            return Err(illegal_event("granted", format!("{} exists already", grant.session)));
         }
         let index = self.nodes.len();
         let cap = BudgetCap { tokens: self.policy.budget_tokens, usd: None };
@@ -373,75 +378,14 @@ impl Tree {
         Ok(())
     }
 
-    fn asked(
-        &mut self,
-        parent: SessionId,
-        call: u32,
-        hash: &str,
-        expires: Timestamp,
-    ) -> Result<(), IllegalEvent> {
-        let parent = self.known("approval_asked", parent)?;
-        if call == WHOLE_RUN {
-            return self.asked_to_begin(parent, hash, expires);
-        }
-        // Only the tasks of this call; an earlier call may still wait for its own approval.
-        let waiting = |child: &&usize| {
-            let child = &self.nodes[**child];
-            child.call == call && child.is_awaiting_approval()
-        };
-        let nodes: Vec<usize> =
-            self.nodes[parent].delegations.children.iter().filter(waiting).copied().collect();
-        self.timers.insert((expires, parent, DeadlineKind::Approval));
-        self.approvals.insert(hash.to_owned(), PendingApproval { expires, parent, nodes });
-        Ok(())
-    }
-
-    fn answered(&mut self, event: &'static str, hash: &str, yes: bool) -> Result<(), IllegalEvent> {
-        let pending =
-            self.approvals.remove(hash).ok_or_else(|| unfit(event, "no such question is open"))?;
-        self.forget_question(&pending);
-        let waiting = |node: &usize| self.nodes[*node].is_awaiting_approval();
-        let nodes: Vec<usize> = pending.nodes.into_iter().filter(waiting).collect();
-        if yes {
-            for node in nodes {
-                self.enter(node, Phase::Queued);
-                if node != pending.parent {
-                    self.nodes[pending.parent].delegations.queue.push_back(node);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Removes the timer of a question, unless another question of the same parent expires at the
-    /// same time.
-    fn forget_question(&mut self, gone: &PendingApproval) {
-        let same =
-            |open: &PendingApproval| open.parent == gone.parent && open.expires == gone.expires;
-        if !self.approvals.values().any(same) {
-            self.timers.remove(&(gone.expires, gone.parent, DeadlineKind::Approval));
-        }
-    }
-
-    /// Removes questions whose nodes have all ended.
-    fn forget_idle_questions(&mut self) {
-        let nodes = &self.nodes;
-        let idle: Vec<PendingApproval> = self
-            .approvals
-            .extract_if(.., |_, open| !open.nodes.iter().any(|node| nodes[*node].is_live()))
-            .map(|(_, open)| open)
-            .collect();
-        idle.iter().for_each(|open| self.forget_question(open));
-    }
-
-    fn started(
+    fn fold_started(
         &mut self,
         at: Timestamp,
         session: SessionId,
         deadline: Option<Timestamp>,
         bound: TimeBound,
     ) -> Result<(), IllegalEvent> {
-        let index = self.known("started", session)?;
+        let index = self.known_index("started", session)?;
         let Some(parent) = self.nodes[index].parent else {
             return self.root_started(at, index, deadline, bound);
         };
@@ -453,7 +397,7 @@ impl Tree {
             }
         };
         if next != Some(index) {
-            return Err(unfit("started", format!("{session} was not next in the queue")));
+            return Err(illegal_event("started", format!("{session} was not next in the queue")));
         }
         self.nodes[parent].delegations.running += 1;
         let node = &mut self.nodes[index];
@@ -468,52 +412,52 @@ impl Tree {
         Ok(())
     }
 
-    fn messaged(&mut self, session: SessionId, text: &str) -> Result<(), IllegalEvent> {
-        let index = self.known("messaged", session)?;
+    fn fold_messaged(&mut self, session: SessionId, text: &str) -> Result<(), IllegalEvent> {
+        let index = self.known_index("messaged", session)?;
         let node = &mut self.nodes[index];
         if !node.is_live() {
-            return Err(unfit("messaged", format!("{session} had ended already")));
+            return Err(illegal_event("messaged", format!("{session} had already ended")));
         }
         node.mailbox.push_back(text.to_owned());
         Ok(())
     }
 
-    fn told(
+    fn fold_told(
         &mut self,
         session: SessionId,
-        nudge: ToldReason,
+        nudge: AddedMessageReason,
         text: &str,
     ) -> Result<(), IllegalEvent> {
-        let index = self.running("told", session)?;
+        let index = self.running_index("told", session)?;
         let node = &mut self.nodes[index];
         node.context.appended_bytes += text.len() as u64;
-        node.hear();
+        node.discard_last_answer();
         match nudge {
-            ToldReason::LastCall(code) => node.corrections.last_call = Some(code),
-            ToldReason::Shorten => node.corrections.shortened = true,
-            ToldReason::Repair => node.corrections.repairs += 1,
-            ToldReason::Check => {}
-            ToldReason::Results => {
+            AddedMessageReason::LastCall(code) => node.corrections.last_call = Some(code),
+            AddedMessageReason::Shorten => node.corrections.shortened = true,
+            AddedMessageReason::Repair => node.corrections.repairs += 1,
+            AddedMessageReason::Check => {}
+            AddedMessageReason::Results => {
                 node.delegations.open.retain(|_, open| open.origin.index.is_some());
                 node.delegations.rejected.clear();
                 node.take_results();
             }
-            ToldReason::Person => {
-                node.mailbox.pop_front().ok_or_else(|| unfit("told", "no word waits"))?;
+            AddedMessageReason::Person => {
+                node.mailbox.pop_front().ok_or_else(|| illegal_event("told", "no word waits"))?;
             }
         }
         Ok(())
     }
 
-    fn ended(
+    fn fold_ended(
         &mut self,
         session: SessionId,
         outcome: Outcome,
-        reason: Option<&Reason>,
+        reason: Option<&OutcomeReason>,
     ) -> Result<(), IllegalEvent> {
-        let index = self.known("ended", session)?;
+        let index = self.known_index("ended", session)?;
         if !self.nodes[index].is_live() {
-            return Err(unfit("ended", format!("{session} had ended already")));
+            return Err(illegal_event("ended", format!("{session} had already ended")));
         }
         let was_running = self.nodes[index].is_running();
         let was_asked_about = self.nodes[index].is_awaiting_approval();
@@ -554,9 +498,9 @@ impl Tree {
         session: SessionId,
         settlement: &Settlement,
     ) -> Result<usize, IllegalEvent> {
-        let index = self.running(event, session)?;
+        let index = self.running_index(event, session)?;
         let call = self.take_model_call(index);
-        let open = call.ok_or_else(|| unfit(event, "no call is under way"))?.reservation;
+        let open = call.ok_or_else(|| illegal_event(event, "no call is under way"))?.reservation;
         self.each_scope(index, |ledger| ledger.settle(open.amount, settlement.amount()));
         let node = &mut self.nodes[index];
         node.usage += settlement.usage;
@@ -582,13 +526,13 @@ impl Tree {
     fn answer_call(&mut self, index: usize, call: u32, bytes: usize) -> Result<(), IllegalEvent> {
         let node = &mut self.nodes[index];
         if !node.close_call(call) {
-            return Err(unfit("tool result", format!("call {call} is not open")));
+            return Err(illegal_event("tool result", format!("call {call} is not open")));
         }
         node.context.appended_bytes += bytes as u64;
         Ok(())
     }
 
-    pub(super) fn known(
+    pub(super) fn known_index(
         &self,
         event: &'static str,
         session: SessionId,
@@ -596,15 +540,19 @@ impl Tree {
         self.by_session
             .get(&session)
             .copied()
-            .ok_or_else(|| unfit(event, format!("{session} is unknown")))
+            .ok_or_else(|| illegal_event(event, format!("{session} is unknown")))
     }
 
-    fn running(&self, event: &'static str, session: SessionId) -> Result<usize, IllegalEvent> {
-        let index = self.known(event, session)?;
+    fn running_index(
+        &self,
+        event: &'static str,
+        session: SessionId,
+    ) -> Result<usize, IllegalEvent> {
+        let index = self.known_index(event, session)?;
         if self.nodes[index].is_running() {
             Ok(index)
         } else {
-            Err(unfit(event, format!("{session} is {}", self.nodes[index].state().word())))
+            Err(illegal_event(event, format!("{session} is {}", self.nodes[index].state().word())))
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Tool calls that change files, shell commands included: they run one after the other, and each is
 //! recorded before it happens, so that none is made twice.
+//!
+//! `WriteFindings` says, after a crash, for each interrupted write whether it was applied.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +25,8 @@ impl Tree {
         call: u32,
         change: ContentChange,
     ) -> Vec<Event> {
-        let waits = |node: &Node| node.awaits(turn, call) && node.prepared(call).is_none();
+        let waits =
+            |node: &Node| node.awaits_result_of(turn, call) && node.prepared(call).is_none();
         match self.live(session) {
             Some((_, node)) if waits(node) => vec![Event::WritePrepared { session, call, change }],
             Some(_) | None => Vec::new(),
@@ -86,6 +89,6 @@ impl Node {
     pub(super) fn looked_at(&self, call: u32, looked: &WriteFindings) -> Option<ToolOutput> {
         let change = self.prepared(call)?;
         let looked = looked.get(&(self.session, call)).copied().unwrap_or(WriteFinding::Unknown);
-        Some(change.told(looked))
+        Some(change.interrupted_result(looked))
     }
 }

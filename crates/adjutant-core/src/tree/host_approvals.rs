@@ -1,4 +1,6 @@
 //! Hosts that the policy does not list: a person is asked about each of them once per run.
+//!
+//! `HostApproval` is the state of one such host: asked, allowed or denied.
 
 use super::Tree;
 use crate::command::Effect;
@@ -45,7 +47,7 @@ impl Tree {
         match self.domains.get(&host) {
             Some(HostApproval::Allowed) => Event::ToolCalled { session, call: number },
             Some(HostApproval::Denied(reason)) => {
-                Event::ToolRefused { session, call: number, text: denied(&host, reason) }
+                Event::ToolRefused { session, call: number, text: denial_text(&host, reason) }
             }
             Some(HostApproval::Asked { expires, .. }) => {
                 Event::DomainAsked { session, call: number, host, expires: *expires }
@@ -70,7 +72,7 @@ impl Tree {
         let calls = waiting.iter().map(|(node, call)| Event::ToolRefused {
             session: self.nodes[*node].session,
             call: *call,
-            text: denied(host, reason),
+            text: denial_text(host, reason),
         });
         let fact = Event::DomainDenied { host: host.to_owned(), reason: reason.to_owned() };
         std::iter::once(fact).chain(calls).collect()
@@ -200,7 +202,7 @@ impl Tree {
     }
 }
 
-fn denied(host: &str, reason: &str) -> String {
+fn denial_text(host: &str, reason: &str) -> String {
     format!(
         "Not fetched: {host} was not allowed ({reason}). Do without it, and do not try it again."
     )

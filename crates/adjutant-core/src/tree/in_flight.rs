@@ -3,6 +3,9 @@
 //! A runtime keeps one [`EffectsInFlight`] beside its tree and passes it to [`Tree::react`]; a new
 //! process starts with an empty one. Invariant: it holds exactly the effects that were due at the
 //! last call, so each effect is started once.
+//!
+//! An [`EffectKey`] identifies one effect by its kind and its `EffectTarget`: a session, a call, a
+//! text, or nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -49,7 +52,9 @@ impl Tree {
         for event in events {
             // Stop what became pointless before starting anything new.
             reaction.effects.extend(stopped_by(event));
-            touched.extend(self.touched(event).into_iter().filter(|subject| seen.insert(*subject)));
+            touched.extend(
+                self.affected_subjects(event).into_iter().filter(|subject| seen.insert(*subject)),
+            );
         }
         for subject in touched {
             let due = self.due(subject);
@@ -113,19 +118,19 @@ impl Effect {
             Self::Delegate { session, turn, index, .. } => {
                 ("delegate", CallStep(*session, *turn, *index))
             }
-            Self::HandUp { session, call, origin } => {
+            Self::ReturnResults { session, call, origin } => {
                 ("hand_up", CallStep(*session, origin.turn, *call))
             }
             Self::Verify { session, returned: None } => ("verify", Session(*session)),
             Self::Verify { session, returned: Some((call, _)) } => {
                 ("verify_call", CallStep(*session, 0, *call))
             }
-            Self::Mark { session, mark } => match mark.work {
+            Self::UpdateTaskList { session, mark } => match mark.work {
                 UpdateTrigger::Begun => ("mark_begun", Session(*session)),
                 UpdateTrigger::Ended => ("mark_ended", Session(*session)),
             },
-            Self::MakeSpace { session, .. } => ("make_space", Session(*session)),
-            Self::KeepSpace { session, .. } => ("keep_space", Session(*session)),
+            Self::MakeWorkspace { session, .. } => ("make_space", Session(*session)),
+            Self::CommitWork { session, .. } => ("keep_space", Session(*session)),
             Self::Markers { session, turn, .. } => ("markers", CallStep(*session, *turn, 0)),
             Self::Merge { session, .. } => ("merge", Session(*session)),
             Self::Check { session, .. } => ("check", Session(*session)),

@@ -17,7 +17,11 @@ pub const MAILBOX: usize = 64;
 
 impl Tree {
     /// Queues a message for an agent, or refuses it if it cannot be delivered.
-    pub(super) fn hear(&self, session: SessionId, text: String) -> Result<Vec<Event>, Refusal> {
+    pub(super) fn queue_message(
+        &self,
+        session: SessionId,
+        text: String,
+    ) -> Result<Vec<Event>, Refusal> {
         let no = |problem| Err(Refusal::MessageRejected { session, problem });
         let Some((_, node)) = self.live(session) else { return no(TellProblem::NotLive) };
         if node.model.is_none() {

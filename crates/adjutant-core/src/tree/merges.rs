@@ -44,11 +44,11 @@ impl Tree {
         }
     }
 
-    pub(super) fn merged(&mut self, session: SessionId) -> Result<(), IllegalEvent> {
-        let index = self.known("merged", session)?;
+    pub(super) fn fold_merged(&mut self, session: SessionId) -> Result<(), IllegalEvent> {
+        let index = self.known_index("merged", session)?;
         match self.nodes[index].duties.merge.take() {
             Some(_) => Ok(()),
-            None => Err(super::evolve::unfit("merged", "nothing was to be merged")),
+            None => Err(super::evolve::illegal_event("merged", "nothing was to be merged")),
         }
     }
 

@@ -6,6 +6,9 @@
 //! Start at [`Tree::decide`]. Invariants: no node's deadline is later than its parent's; every
 //! delegation ends exactly once; what a scope has spent and reserved stays within its cap, except
 //! for what a provider billed beyond a reservation.
+//!
+//! `KnownAgent` is an agent that the run has defined; `PendingApproval` is one call about which a
+//! person is being asked.
 
 mod admission;
 mod approvals;
@@ -38,7 +41,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use sha2::{Digest, Sha256};
 
-use crate::assignment::Assignment;
+use crate::assignment::SlashCommandAssignment;
 use crate::command::Command;
 use crate::event::{Event, IllegalEvent};
 use crate::ids::{AgentName, RunId, SessionId};
@@ -50,6 +53,7 @@ use crate::rights::Rights;
 use crate::story::StoryAssignment;
 use crate::story_graph::StoryGraph;
 use crate::time::Timestamp;
+use crate::verify::VerifyCommand;
 use adjutant_formats::contract::ORCHESTRATOR;
 
 use node::PlannedEnd;
@@ -75,12 +79,14 @@ pub struct Tree {
     by_session: BTreeMap<SessionId, usize>,
     agents: Option<BTreeMap<AgentName, KnownAgent>>,
     /// The slash command's assignment, if the run has one.
-    assignment: Option<Assignment>,
+    assignment: Option<SlashCommandAssignment>,
     /// A hash of the events before the first turn; an approval of the whole run is bound to it.
     opening: Sha256,
     stories: StoryGraph,
     timers: BTreeSet<(Timestamp, usize, DeadlineKind)>,
     approvals: BTreeMap<String, PendingApproval>,
+    /// The command that verifies the work of agents below the root, if a person set one.
+    verify: Option<VerifyCommand>,
     /// The story that the run works on.
     story: Option<Box<StoryAssignment>>,
     /// The hosts that a person was asked about.
@@ -128,6 +134,7 @@ impl Default for Tree {
             agents: None,
             assignment: None,
             opening: Sha256::new(),
+            verify: None,
             story: None,
             stories: StoryGraph::default(),
             timers: BTreeSet::new(),
@@ -224,28 +231,32 @@ impl Tree {
             Command::TakeOutput { session, turn, call, output } => {
                 Ok(self.take_output(session, turn, call, output))
             }
-            Command::Conclude { session, call, text, artifacts } => {
-                Ok(self.conclude(now, session, call, &text, &artifacts))
+            Command::Conclude { session, call, text, artifacts, changed } => {
+                Ok(self.conclude(now, session, call, &text, &artifacts, changed))
             }
             Command::TakeReport { session } => Ok(self.conclude_report(session)),
             Command::Print { session, text } => {
-                let works = self.live(session).is_some_and(|(_, node)| node.calls().is_some());
+                let works = self.live(session).is_some_and(|(_, node)| {
+                    node.calls().is_some() || matches!(node.phase, phase::Phase::MakingWorkspace(_))
+                });
                 Ok(works.then_some(Event::Printed { session, text }).into_iter().collect())
             }
-            Command::TakeSpace { session, made } => Ok(self.take_space(session, made)),
-            Command::KeepSpace { session, kept } => Ok(self.keep_space(session, kept)),
+            Command::TakeWorkspace { session, made } => Ok(self.take_space(session, made)),
+            Command::TakeKeptWork { session, kept } => Ok(self.keep_space(session, kept)),
             Command::TakeMerge { session, merged } => Ok(self.take_merge(session, merged)),
-            Command::TakeCheck { session, check, text } => {
-                Ok(self.take_check(session, check, text))
+            Command::TakeCheck { session, check, text, facts } => {
+                Ok(self.take_check(session, check, text, facts))
             }
-            Command::Mark { session, mark, problem } => Ok(self.marked(session, mark, problem)),
+            Command::TakeListUpdate { session, mark, problem } => {
+                Ok(self.record_list_update(session, mark, problem))
+            }
             Command::CutOff { session } => Ok(self.cut_off(session)),
             Command::Decline { session } => Ok(self.declined(session)),
             Command::Crash { session, message, backtrace } => {
                 Ok(self.crash(session, message, backtrace))
             }
             Command::DiskFull { lost } => Ok(self.disk_full(&lost)),
-            Command::Tell { session, text } => self.hear(session, text),
+            Command::Tell { session, text } => self.queue_message(session, text),
             Command::Cancel { session } => self.cancel(session),
             Command::Resume(resumption) => self.resume(now, *resumption),
             Command::Tick => Ok(self.expire(now)),
@@ -291,7 +302,7 @@ impl Tree {
     /// Says whether a tool call of that turn has no result yet.
     #[must_use]
     pub fn awaits_output(&self, session: SessionId, turn: u32, index: u32) -> bool {
-        self.live(session).is_some_and(|(_, node)| node.awaits(turn, index))
+        self.live(session).is_some_and(|(_, node)| node.awaits_result_of(turn, index))
     }
 
     /// Returns how many questions to a person are open.
@@ -418,7 +429,8 @@ impl Tree {
                 continue;
             }
             let session = self.nodes[node].session;
-            let end = if node == index { end.clone() } else { PlannedEnd::below(end, session) };
+            let end =
+                if node == index { end.clone() } else { PlannedEnd::of_descendant(end, session) };
             let is_asked_about = self.nodes[node].is_awaiting_approval();
             let end = if is_asked_about { end.before_it_began() } else { end };
             self.end_one(node, end, &mut events);

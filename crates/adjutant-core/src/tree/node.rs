@@ -1,20 +1,25 @@
 //! A node of the tree (the root or a delegation), and how its end is planned.
+//!
+//! A `PlannedEnd` says how a delegation is about to end. `PendingDuties` are the duties that are
+//! left for a node, such as task list updates; `KeepDuty` is one of them: whether its work must
+//! still be committed.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use super::node_parts::{
-    ContextSize, Corrections, Delegations, LoopGuard, TaskTerms, TurnLimit, WorkResults, WorkTime,
+    ContextSize, CorrectionCounts, LoopGuard, NodeDelegations, NodeTimeLimits, TaskTerms,
+    TurnLimit, WorkResults,
 };
 use super::phase::Phase;
 use super::task_list::PendingListUpdates;
 use super::turn_state::{LastAnswer, TurnState};
 use crate::budget::{BudgetCap, BudgetLedger};
-use crate::code::Code;
+use crate::code::ErrorCode;
 use crate::event::DelegationOrigin;
 use crate::ids::{AgentName, Label, RunId, SessionId};
 use crate::message::ModelSpec;
 use crate::money::Usd;
-use crate::outcome::{Outcome, Reason};
+use crate::outcome::{Outcome, OutcomeReason};
 use crate::refusal::TimeBound;
 use crate::rights::Rights;
 use crate::time::Timestamp;
@@ -46,7 +51,7 @@ pub struct Node {
     /// Its model; absent for a node that only delegates.
     pub model: Option<ModelSpec>,
     /// Its time limits.
-    pub(super) time: WorkTime,
+    pub(super) time: NodeTimeLimits,
     /// Its turn limits.
     pub(super) turn_limit: TurnLimit,
     /// The turns it has begun.
@@ -62,27 +67,27 @@ pub struct Node {
     /// A person's messages that were not delivered to its model yet.
     pub(super) mailbox: VecDeque<String>,
     /// How often it was corrected.
-    pub(super) corrections: Corrections,
+    pub(super) corrections: CorrectionCounts,
     /// Its recent calls, to detect loops.
     pub(super) loops: LoopGuard,
     /// The results of its work.
     pub(super) results: WorkResults,
     /// Its delegations.
-    pub(super) delegations: Delegations,
+    pub(super) delegations: NodeDelegations,
     /// Its own workspace, once it was made.
     pub space: Option<OwnWorkspace>,
 }
 
 impl Node {
     pub(super) fn is_exhausted(&self) -> bool {
-        self.is_ended_by(Code::ContextExhausted)
+        self.is_ended_by(ErrorCode::ContextExhausted)
     }
 
     pub(super) fn is_ended_by_full_disk(&self) -> bool {
-        self.is_ended_by(Code::DiskFull)
+        self.is_ended_by(ErrorCode::DiskFull)
     }
 
-    fn is_ended_by(&self, code: Code) -> bool {
+    fn is_ended_by(&self, code: ErrorCode) -> bool {
         let reason = self.ending().and_then(|ending| ending.reason.as_ref());
         reason.is_some_and(|reason| reason.code == code)
     }
@@ -122,7 +127,7 @@ impl Node {
             },
             rights,
             model: None,
-            time: WorkTime {
+            time: NodeTimeLimits {
                 started: None,
                 deadline: None,
                 timeout_s: None,
@@ -135,10 +140,10 @@ impl Node {
             cost: Usd::ZERO,
             context: ContextSize::default(),
             mailbox: VecDeque::new(),
-            corrections: Corrections::default(),
+            corrections: CorrectionCounts::default(),
             loops: LoopGuard::default(),
             results: WorkResults::default(),
-            delegations: Delegations { places: 1, ..Delegations::default() },
+            delegations: NodeDelegations { places: 1, ..NodeDelegations::default() },
             space: None,
         }
     }
@@ -170,7 +175,7 @@ impl Node {
     }
 
     /// Says whether a tool call of that turn has no result yet.
-    pub(super) fn awaits(&self, turn: u32, index: u32) -> bool {
+    pub(super) fn awaits_result_of(&self, turn: u32, index: u32) -> bool {
         self.turn == turn && self.open_call(index).is_some()
     }
 
@@ -178,7 +183,7 @@ impl Node {
     /// has its result. Markers are guarded by their own turn state.
     pub(super) fn may_hand_down(&self, origin: DelegationOrigin) -> bool {
         origin.index.is_none_or(|index| {
-            self.awaits(origin.turn, index)
+            self.awaits_result_of(origin.turn, index)
                 && self.delegations.open.values().all(|open| open.origin != origin)
         })
     }
@@ -221,7 +226,7 @@ pub(super) enum KeepDuty {
 #[derive(Clone, Debug)]
 pub(super) struct PlannedEnd {
     pub(super) outcome: Outcome,
-    pub(super) reason: Option<Reason>,
+    pub(super) reason: Option<OutcomeReason>,
 }
 
 impl PlannedEnd {
@@ -229,22 +234,27 @@ impl PlannedEnd {
         Self { outcome: Outcome::Completed, reason: None }
     }
 
-    pub(super) fn new(outcome: Outcome, code: Code, message: String, recommendation: &str) -> Self {
+    pub(super) fn new(
+        outcome: Outcome,
+        code: ErrorCode,
+        message: String,
+        recommendation: &str,
+    ) -> Self {
         // A person can always grant more time, tokens or another model, but an internal error is
         // not fixed by retrying.
-        let recoverable = code != Code::Internal;
+        let recoverable = code != ErrorCode::Internal;
         let recommendation = recommendation.to_owned();
-        Self { outcome, reason: Some(Reason { code, message, recommendation, recoverable }) }
+        Self { outcome, reason: Some(OutcomeReason { code, message, recommendation, recoverable }) }
     }
 
-    pub(super) fn partial(code: Code, message: String, recommendation: &str) -> Self {
+    pub(super) fn partial(code: ErrorCode, message: String, recommendation: &str) -> Self {
         Self::new(Outcome::Partial, code, message, recommendation)
     }
 
     pub(super) fn cancelled(session: SessionId) -> Self {
         Self::new(
             Outcome::Cancelled,
-            Code::Cancelled,
+            ErrorCode::Cancelled,
             "Cancelled before it was done.".into(),
             &format!(
                 "`adjutant resume {session}` takes it up again; what was found so far is in the result."
@@ -254,7 +264,7 @@ impl PlannedEnd {
 
     /// Replaces a recommendation that only works for a delegation that had begun.
     pub(super) fn before_it_began(mut self) -> Self {
-        if let Some(reason) = self.reason.as_mut().filter(|it| it.code == Code::Cancelled) {
+        if let Some(reason) = self.reason.as_mut().filter(|it| it.code == ErrorCode::Cancelled) {
             reason.recommendation = "Nothing of it began; call again to ask anew.".into();
         }
         self
@@ -263,7 +273,7 @@ impl PlannedEnd {
     pub(super) fn crashed(message: &str) -> Self {
         Self::new(
             Outcome::Failed,
-            Code::Internal,
+            ErrorCode::Internal,
             format!("Adjutant broke while working on this: {message}"),
             "This is a defect of Adjutant; `adjutant log` holds the backtrace.",
         )
@@ -271,23 +281,23 @@ impl PlannedEnd {
 
     pub(super) fn disk_full(run: RunId) -> Self {
         Self::partial(
-            Code::DiskFull,
+            ErrorCode::DiskFull,
             "The disk is full: the journal has no room for another step.".into(),
             &format!("Free space, then `adjutant resume {run}`; what was found so far is kept."),
         )
     }
 
     /// Returns the end of a descendant when an ancestor ends with `end`.
-    pub(super) fn below(end: &Self, session: SessionId) -> Self {
+    pub(super) fn of_descendant(end: &Self, session: SessionId) -> Self {
         match &end.reason {
             // It may have had time left; the ancestor's recommendation is the useful one.
-            Some(reason) if reason.code == Code::Timeout => Self::partial(
-                Code::Timeout,
+            Some(reason) if reason.code == ErrorCode::Timeout => Self::partial(
+                ErrorCode::Timeout,
                 "Timed out with the one it worked for.".into(),
                 &reason.recommendation,
             ),
             // A full disk affects all of them in the same way.
-            Some(reason) if reason.code == Code::DiskFull => end.clone(),
+            Some(reason) if reason.code == ErrorCode::DiskFull => end.clone(),
             Some(_) | None => Self::cancelled(session),
         }
     }

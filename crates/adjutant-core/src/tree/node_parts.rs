@@ -1,17 +1,24 @@
 //! The parts of a [`Node`](super::Node): fields that are set, read and reset together.
+//!
+//! `TaskTerms` are the task and its conditions, `NodeTimeLimits` its start, deadline and timeout,
+//! `TurnLimit` the most turns it may take, `ContextSize` the size of its conversation,
+//! `CorrectionCounts` how often the agent was corrected, `LoopGuard` its recent calls,
+//! `WorkResults` its results so far. `NodeDelegations` are its children, with one `OpenDelegation`
+//! for each call whose tasks have not all ended.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::code::Code;
+use crate::code::ErrorCode;
 use crate::event::DelegationOrigin;
 use crate::fingerprint::Fingerprint;
-use crate::outcome::{Outcome, Reason};
+use crate::outcome::{Outcome, OutcomeReason};
 use crate::refusal::TimeBound;
 use crate::story::RejectedMarker;
 use crate::time::Timestamp;
+use crate::verify::VerifyCommand;
 use adjutant_formats::contract::Artifact;
 
-/// The task of a node and its conditions.
+/// What a node works on, and what must hold before its work counts as done.
 #[derive(Clone, Debug)]
 pub(super) struct TaskTerms {
     /// The fingerprint of its task, if the task has a text.
@@ -23,7 +30,7 @@ pub(super) struct TaskTerms {
     /// Whether it works itself; a root that only delegates does not.
     pub(super) works: bool,
     /// The verify command that must succeed before its work counts as done.
-    pub(super) verify: Option<String>,
+    pub(super) verify: Option<VerifyCommand>,
     /// Whether a return with status `completed` must name an artifact file.
     pub(super) artifacts_required: bool,
     pub(super) max_output_wish: Option<u64>,
@@ -31,7 +38,7 @@ pub(super) struct TaskTerms {
 
 /// The time limits of a node.
 #[derive(Clone, Debug)]
-pub(super) struct WorkTime {
+pub(super) struct NodeTimeLimits {
     /// When it began.
     pub(super) started: Option<Timestamp>,
     /// When it must have ended.
@@ -92,9 +99,9 @@ const FRAMING_TOKENS: u64 = 64;
 
 /// How often an agent was corrected since it began or was resumed.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Corrections {
+pub(super) struct CorrectionCounts {
     /// The limit because of which its next turn is the last, once it was told so.
-    pub(super) last_call: Option<Code>,
+    pub(super) last_call: Option<ErrorCode>,
     /// Whether it was told to shorten its answer.
     pub(super) shortened: bool,
     /// How often its return was invalid.
@@ -138,7 +145,7 @@ pub(super) struct WorkResults {
 
 /// The delegations of a node.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Delegations {
+pub(super) struct NodeDelegations {
     /// The indexes of its children.
     pub(super) children: Vec<usize>,
     /// Their outcomes so far, refusals included.
@@ -160,7 +167,7 @@ pub(super) struct Delegations {
     /// The number of tasks it asked for so far, refused ones included; numbers child stories.
     pub(super) numbered: u64,
     /// Why the latest task was refused.
-    pub(super) refusal: Option<Reason>,
+    pub(super) refusal: Option<OutcomeReason>,
     /// Markers of the last answer that could not be parsed, until it is told.
     pub(super) rejected: Vec<RejectedMarker>,
     /// When all its delegations must have ended (`total_s`).
@@ -175,7 +182,7 @@ pub(super) struct OpenDelegation {
     pub(super) live: u64,
 }
 
-impl Delegations {
+impl NodeDelegations {
     /// Returns the number of the open call for the markers of the last answer.
     pub(super) fn marked_call(&self) -> Option<u32> {
         let marked = |(_, open): &(&u32, &OpenDelegation)| open.origin.index.is_none();

@@ -2,11 +2,13 @@
 //!
 //! A phase is not stored in the journal but folded from the events. `due` says what must happen in
 //! each phase.
+//!
+//! `RecordedEnd` is how an ended node ended.
 
 use super::Tree;
 use super::node::Node;
 use super::turn_state::TurnState;
-use crate::outcome::{Outcome, Reason, State};
+use crate::outcome::{DelegationState, Outcome, OutcomeReason};
 
 /// The phase of a node. Each variant carries the turn state, so that a resumed node continues where
 /// it stopped.
@@ -28,7 +30,7 @@ pub(super) enum Phase {
 #[derive(Clone, Debug)]
 pub(super) struct RecordedEnd {
     pub(super) outcome: Outcome,
-    pub(super) reason: Option<Reason>,
+    pub(super) reason: Option<OutcomeReason>,
     /// Whether it ended while waiting for approval.
     pub(super) is_unapproved: bool,
     /// The turn state when it ended.
@@ -64,12 +66,12 @@ impl Phase {
 impl Node {
     /// Returns its state for display.
     #[must_use]
-    pub const fn state(&self) -> State {
+    pub const fn state(&self) -> DelegationState {
         match &self.phase {
-            Phase::AwaitingApproval(_) => State::AwaitingApproval,
-            Phase::Queued(_) => State::Queued,
-            Phase::MakingWorkspace(_) | Phase::Working(_) => State::Running,
-            Phase::Ended(ending) => State::Ended(ending.outcome),
+            Phase::AwaitingApproval(_) => DelegationState::AwaitingApproval,
+            Phase::Queued(_) => DelegationState::Queued,
+            Phase::MakingWorkspace(_) | Phase::Working(_) => DelegationState::Running,
+            Phase::Ended(ending) => DelegationState::Ended(ending.outcome),
         }
     }
 
@@ -128,7 +130,12 @@ impl Tree {
     }
 
     /// Moves a node to the phase `Ended`; no model call stays open, and none is retried.
-    pub(super) fn enter_end(&mut self, index: usize, outcome: Outcome, reason: Option<Reason>) {
+    pub(super) fn enter_end(
+        &mut self,
+        index: usize,
+        outcome: Outcome,
+        reason: Option<OutcomeReason>,
+    ) {
         self.take_model_call(index);
         let is_unapproved = self.nodes[index].is_awaiting_approval();
         self.enter(index, |turn_state| {

@@ -3,7 +3,7 @@
 //! How many may be queued is decided in `admission`. Start at [`Tree::start_queued`].
 
 use super::{Node, Tree};
-use crate::code::Code;
+use crate::code::ErrorCode;
 use crate::event::Event;
 use crate::ids::SessionId;
 use crate::refusal::TimeBound;
@@ -63,7 +63,7 @@ fn deadline(now: Timestamp, parent: &Node, child: &Node) -> (Option<Timestamp>, 
 
 fn waited_too_long(bound: TimeBound) -> PlannedEnd {
     PlannedEnd::partial(
-        Code::Timeout,
+        ErrorCode::Timeout,
         format!("Timed out before it found a place, {}.", bound.noun()),
         "Delegate it again, with more time or fewer tasks beside it.",
     )

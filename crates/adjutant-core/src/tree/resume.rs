@@ -5,10 +5,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::evolve::unfit;
+use super::evolve::illegal_event;
 use super::mailbox::TELL_BYTES;
 use super::node::Node;
-use super::node_parts::Corrections;
+use super::node_parts::CorrectionCounts;
 use super::phase::Phase;
 use super::turn_state::{OpenToolCalls, TurnState};
 use super::{DeadlineKind, ROOT, Tree};
@@ -41,12 +41,12 @@ impl Tree {
         if self.run.is_none() {
             return Ok(Vec::new());
         }
-        let wish = self.aimed(wish);
+        let wish = self.with_default_recipient(wish);
         let again = self.to_reopen(&wish);
         if self.ended.is_some() && again.is_empty() {
             return Ok(Vec::new());
         }
-        let words = self.words(&wish)?;
+        let words = self.queue_messages(&wish)?;
         let times = self.renewed_times(&wish);
         let mut events = vec![Event::Resumed {
             version: wish.version.clone(),
@@ -77,7 +77,7 @@ impl Tree {
 
     /// Addresses a message without a session to the only blocked delegation, if there is exactly
     /// one.
-    fn aimed(&self, mut wish: ResumeOptions) -> ResumeOptions {
+    fn with_default_recipient(&self, mut wish: ResumeOptions) -> ResumeOptions {
         let is_over = self.ended.is_some() && self.assignment.is_some();
         if is_over && wish.session.is_none() && wish.say.is_some() {
             let asks =
@@ -89,7 +89,7 @@ impl Tree {
     }
 
     /// Queues the person's message for running nodes; nodes that are reopened get it with that.
-    fn words(&self, wish: &ResumeOptions) -> Result<Vec<Event>, Refusal> {
+    fn queue_messages(&self, wish: &ResumeOptions) -> Result<Vec<Event>, Refusal> {
         let Some(text) = &wish.say else { return Ok(Vec::new()) };
         let root = self.nodes[ROOT].session;
         check_words(wish.session.unwrap_or(root), text)?;
@@ -99,7 +99,7 @@ impl Tree {
             .filter(|index| self.is_meant(wish.session, *index));
         let mut events = Vec::new();
         for index in meant {
-            events.extend(self.hear(self.nodes[index].session, text.clone())?);
+            events.extend(self.queue_message(self.nodes[index].session, text.clone())?);
         }
         Ok(events)
     }
@@ -197,7 +197,7 @@ impl Tree {
         self.ended = None;
         self.without_root = self.nodes.first().is_some_and(|root| !root.is_live());
         for (index, node) in self.nodes.iter_mut().enumerate() {
-            node.rights = bounded(&node.rights, &node.agent, rights, agents);
+            node.rights = bound_rights(&node.rights, &node.agent, rights, agents);
             node.excuse_attempts();
             if node.model.is_some() && model.is_some() {
                 node.model = model.cloned();
@@ -210,7 +210,7 @@ impl Tree {
         // With fewer rights, a node may no longer need a workspace.
         (0..self.nodes.len()).for_each(|index| self.check_readiness(index));
         for (name, agent) in self.agents.iter_mut().flatten() {
-            agent.rights = bounded(&agent.rights, name, rights, agents);
+            agent.rights = bound_rights(&agent.rights, name, rights, agents);
         }
     }
 
@@ -226,14 +226,14 @@ impl Tree {
 
     /// Folds in that an ended node was resumed. It is queued like any other; the root needs no
     /// slot.
-    pub(super) fn reopened(
+    pub(super) fn fold_reopened(
         &mut self,
         at: Timestamp,
         reopening: &Reopening,
     ) -> Result<(), IllegalEvent> {
-        let index = self.known("reopened", reopening.session)?;
+        let index = self.known_index("reopened", reopening.session)?;
         let Some(outcome) = self.nodes[index].outcome() else {
-            return Err(unfit("reopened", format!("{} has not ended", reopening.session)));
+            return Err(illegal_event("reopened", format!("{} has not ended", reopening.session)));
         };
         let preamble = self
             .agents
@@ -297,7 +297,7 @@ fn check_words(session: SessionId, text: &str) -> Result<(), Refusal> {
 }
 
 /// Returns the rights an agent still has, within what is permitted now.
-fn bounded(
+fn bound_rights(
     held: &Rights,
     agent: &AgentName,
     rights: &Rights,
@@ -379,7 +379,7 @@ impl Node {
 
     /// Says whether a tool is still available with the rights of the resume.
     fn may_still_use(&self, tool: &str, wish: &ResumeOptions) -> bool {
-        let rights = bounded(&self.rights, &self.agent, &wish.rights, &wish.agents);
+        let rights = bound_rights(&self.rights, &self.agent, &wish.rights, &wish.agents);
         tool == RETURN || rights.usable_tools().contains(tool)
     }
 
@@ -420,7 +420,7 @@ impl Node {
         self.turn_limit.max = self.turn_limit.each.map(|each| self.turn.saturating_add(each));
         self.time.deadline = None;
         self.excuse_attempts();
-        self.corrections = Corrections::default();
+        self.corrections = CorrectionCounts::default();
         if reopening.text.is_some() && (self.is_checking() || self.last_answer().is_some()) {
             self.think();
         }

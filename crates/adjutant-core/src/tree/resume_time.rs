@@ -2,6 +2,8 @@
 //!
 //! Everything is computed with the limits after the resume. Start at [`Tree::renewed_times`].
 //! Invariant: no deadline is later than the parent's.
+//!
+//! `RenewedTimes` is the computation for one resume.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -69,7 +71,7 @@ impl Tree {
 
     /// Clamps a person's timeout to the maximum of the run's operation, or to what the node had
     /// before if that is more.
-    fn allotted(&self, policy: &Policy, node: &Node, seconds: u64) -> u64 {
+    fn clamp_timeout(&self, policy: &Policy, node: &Node, seconds: u64) -> u64 {
         // What it had before was within the maximum of its own operation.
         let most = |longest: u64| longest.max(node.time.timeout_s.unwrap_or_default());
         policy.longest(self.operation()).map_or(seconds, |longest| seconds.min(most(longest)))
@@ -89,7 +91,7 @@ impl Tree {
         for index in 0..self.nodes.len() {
             let given = timeout_s.map(|seconds| {
                 let node = &self.nodes[index];
-                self.allotted(&self.policy, node, seconds)
+                self.clamp_timeout(&self.policy, node, seconds)
             });
             let above =
                 self.nodes[index].parent.and_then(|parent| self.nodes[parent].time.deadline);
@@ -145,7 +147,7 @@ impl RenewedTimes<'_> {
             return self.tree.root_seconds(&self.policy);
         }
         if let Some(seconds) = self.given_to(index) {
-            return Some(self.tree.allotted(&self.policy, node, seconds));
+            return Some(self.tree.clamp_timeout(&self.policy, node, seconds));
         }
         if !self.is_cut_short(index) {
             return node.time.timeout_s;
@@ -188,7 +190,7 @@ impl RenewedTimes<'_> {
         nodes.any(|(index, node)| {
             let goes_on = node.is_live() || again.contains(&index);
             let is_timed = node.parent.is_some() || node.time.deadline.is_some();
-            let allotted = |given: u64| self.tree.allotted(&self.policy, node, given);
+            let allotted = |given: u64| self.tree.clamp_timeout(&self.policy, node, given);
             goes_on && is_timed && self.given_to(index).is_some_and(|it| allotted(it) < it)
         })
     }

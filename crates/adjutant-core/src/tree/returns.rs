@@ -3,7 +3,7 @@
 //! A return is a call of the `Return` tool, or JSON in the last answer. Both are judged only here,
 //! and every judgement is recorded. Start at [`Tree::conclude`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::json;
 
@@ -12,21 +12,22 @@ use super::node::{Node, PlannedEnd};
 use super::turn::UnrecordedReservations;
 use super::turn_state::LastAnswer;
 use super::{ROOT, Tree};
-use crate::assignment::Assignment;
+use crate::assignment::SlashCommandAssignment;
 use crate::brief::Brief;
-use crate::code::Code;
-use crate::event::{Event, IllegalEvent, ToldReason, ToolOutput};
+use crate::code::ErrorCode;
+use crate::event::{AddedMessageReason, Event, IllegalEvent, ToolOutput};
 use crate::ids::{AgentName, SessionId};
 use crate::message::ToolCall;
-use crate::outcome::{Outcome, Reason};
+use crate::outcome::{Outcome, OutcomeReason};
 use crate::policy::ContractKind;
 use crate::rights::ToolSet;
 use crate::schema::RETURN;
 use crate::time::Timestamp;
+use crate::verify::VerifyCommand;
 use crate::write::{EDIT, RUN, WRITE, WriteScope};
 use adjutant_formats::contract::{
-    ArtifactFileState, MetadataSource, RequiredArtifacts, Return, ReturnContract, ReturnMetadata,
-    ReturnStatus, ReturnVerdict, repair_message, validate,
+    ArtifactFileState, MetadataSource, ObservedWork, RequiredArtifacts, Return, ReturnContract,
+    ReturnMetadata, ReturnStatus, ReturnVerdict, repair_message, validate,
 };
 
 /// How often an invalid return is sent back to the model.
@@ -51,6 +52,7 @@ impl Tree {
         call: Option<u32>,
         text: &str,
         artifacts: &[(String, ArtifactFileState)],
+        changed: Option<BTreeSet<String>>,
     ) -> Vec<Event> {
         let Some((index, node)) = self.live(session) else { return Vec::new() };
         let is_alone = |call| {
@@ -63,12 +65,12 @@ impl Tree {
             return Vec::new();
         }
         if let Some(code) = node.corrections.last_call {
-            return self.end_subtree(index, &self.exhausted(code, node));
+            return self.end_subtree(index, &self.exhausted_end(code, node));
         }
         match self.contract(index) {
             ContractKind::Report => self.take_report(index, text.trim().is_empty()),
             ContractKind::Standard => {
-                let verdict = self.verdict(now, index, text, artifacts);
+                let verdict = self.verdict(now, index, text, artifacts, changed);
                 self.take_verdict(index, call, verdict)
             }
         }
@@ -81,7 +83,7 @@ impl Tree {
         let is_report = self.contract(index) == ContractKind::Report;
         let Some(answer) = answer.filter(|_| is_report) else { return Vec::new() };
         if let Some(code) = node.corrections.last_call {
-            return self.end_subtree(index, &self.exhausted(code, node));
+            return self.end_subtree(index, &self.exhausted_end(code, node));
         }
         self.take_report(index, answer.is_blank)
     }
@@ -105,7 +107,9 @@ impl Tree {
             (false, _) => PlannedEnd::completed(),
         };
         match node.terms.verify.clone().filter(|_| end.outcome == Outcome::Completed) {
-            Some(command) => vec![Event::Checking { session: node.session, command }],
+            Some(verify) => {
+                vec![Event::Checking { session: node.session, command: verify.command }]
+            }
             None => self.end_subtree(index, &end),
         }
     }
@@ -127,7 +131,7 @@ impl Tree {
         let mut events = vec![Event::Judged { session, call, returned, errors, warnings }];
         match end {
             Some(end) if end.outcome == Outcome::Completed && node.terms.verify.is_some() => {
-                let command = node.terms.verify.clone().unwrap_or_default();
+                let command = node.terms.verify.clone().unwrap_or_default().command;
                 let content = TO_CHECK.to_owned();
                 events.push(Event::Checking { session, command });
                 events.extend(answer(ToolOutput { content, ..ToolOutput::default() }));
@@ -172,19 +176,23 @@ impl Tree {
         index: usize,
         text: &str,
         artifacts: &[(String, ArtifactFileState)],
+        changed: Option<BTreeSet<String>>,
     ) -> ReturnVerdict {
         let node = &self.nodes[index];
         // Only the work of the command itself must have artifacts, not helper delegations.
-        let is_work = |it: &&Assignment| it.is_work_of(&node.agent) && node.parent == Some(ROOT);
+        let is_work =
+            |it: &&SlashCommandAssignment| it.is_work_of(&node.agent) && node.parent == Some(ROOT);
         let command = self.assignment.as_ref().filter(is_work);
         let required =
             node.terms.artifacts_required || command.is_some_and(|it| it.artifacts_required);
-        let made = || self.changed_below(node).into_iter().map(str::to_owned).collect();
+        let made =
+            || self.changed_below(node).into_iter().map(str::to_owned).collect::<BTreeSet<_>>();
         // An agent that cannot write has no files to name.
         let is_required = required && may_write(node);
+        let runs_commands = node.rights.usable_tools().contains(RUN);
         let contract = ReturnContract {
             expected_session: Some(node.session),
-            artifacts: match (is_required, node.rights.usable_tools().contains(RUN)) {
+            artifacts: match (is_required, runs_commands) {
                 (false, _) => RequiredArtifacts::Nothing,
                 // Files that a shell command wrote are not recorded one by one.
                 (true, true) => RequiredArtifacts::Any,
@@ -192,6 +200,10 @@ impl Tree {
             },
             kind: command.and_then(|it| it.artifact_kind),
             metadata: MetadataSource::Engine(self.metadata(now, index)),
+            observed: Some(ObservedWork {
+                changed: changed.or_else(|| (!runs_commands).then(made)),
+                has_verify_command: node.terms.verify.is_some(),
+            }),
         };
         let known: BTreeMap<&str, ArtifactFileState> =
             artifacts.iter().map(|(path, fact)| (path.as_str(), *fact)).collect();
@@ -212,17 +224,17 @@ impl Tree {
     }
 
     /// Folds in the judgement of a return.
-    pub(super) fn judged(
+    pub(super) fn fold_judged(
         &mut self,
         session: SessionId,
         call: Option<u32>,
         returned: Option<&Return>,
     ) -> Result<(), IllegalEvent> {
-        let index = self.known("judged", session)?;
+        let index = self.known_index("judged", session)?;
         let node = &mut self.nodes[index];
         match returned {
             Some(returned) => node.results.artifacts.clone_from(&returned.artifacts),
-            // An invalid answer is counted when the agent is told (`ToldReason::Repair`).
+            // An invalid answer is counted when the agent is told (`AddedMessageReason::Repair`).
             None => node.corrections.repairs += u32::from(call.is_some()),
         }
         Ok(())
@@ -234,7 +246,8 @@ impl Tree {
         let rights = &self.nodes[index].rights;
         // A root that only delegates has no workspace, so it cannot write.
         let is_idle = !self.nodes[index].terms.works && rights.writes == WriteScope::Own;
-        let usable = if is_idle { rights.reading().usable_tools() } else { rights.usable_tools() };
+        let usable =
+            if is_idle { rights.without_writing().usable_tools() } else { rights.usable_tools() };
         match self.contract(index) {
             ContractKind::Standard => usable.with(RETURN),
             ContractKind::Report => usable,
@@ -256,8 +269,22 @@ impl Tree {
         before.any(|(_, call)| is_return(call)).then(|| ONE_RETURN.to_owned())
     }
 
-    /// Returns the text before a task under the standard contract: its delegation context.
+    /// Returns the text before a task: its delegation context under the standard contract, and the
+    /// command that verifies its work.
     pub(super) fn preface(
+        &self,
+        session: SessionId,
+        admission: &Admission,
+        task: Option<u64>,
+        brief: &Brief,
+    ) -> Option<String> {
+        let context = self.delegation_context(session, admission, task, brief);
+        let verify = brief.verify.as_ref().filter(|_| self.story.is_none()).map(will_be_verified);
+        let parts: Vec<String> = context.into_iter().chain(verify).collect();
+        (!parts.is_empty()).then(|| parts.join("\n\n"))
+    }
+
+    fn delegation_context(
         &self,
         session: SessionId,
         admission: &Admission,
@@ -309,13 +336,31 @@ impl Tree {
     }
 }
 
+/// Tells an agent how its work is verified, so that it can run the command itself before it reports.
+fn will_be_verified(verify: &VerifyCommand) -> String {
+    let mut text = format!(
+        "When you report that you are done, your work is committed and `{}` must succeed in a fresh \
+         copy of that commit. If it fails, you get its output and go on.",
+        verify.command
+    );
+    if !verify.keep.is_empty() {
+        let keep: Vec<String> = verify.keep.iter().map(|glob| format!("`{glob}`")).collect();
+        text += &format!(
+            " Files that match {} are taken from the state you started from, so changes to them do \
+             not count.",
+            keep.join(" or ")
+        );
+    }
+    text
+}
+
 fn may_write(node: &Node) -> bool {
     let usable = node.rights.usable_tools();
     usable.contains(WRITE) || usable.contains(EDIT)
 }
 
 fn repair(node: &Node, text: String) -> Event {
-    Event::Told { session: node.session, nudge: ToldReason::Repair, text }
+    Event::Told { session: node.session, nudge: AddedMessageReason::Repair, text }
 }
 
 /// Lists the errors of a return in one line, for people.
@@ -329,7 +374,7 @@ fn wrong_with(verdict: &ReturnVerdict) -> String {
 fn still_invalid(complaint: &str) -> PlannedEnd {
     PlannedEnd::new(
         Outcome::Failed,
-        Code::ValidationFailed,
+        ErrorCode::ValidationFailed,
         format!("The return was still invalid after {MAX_REPAIRS} repairs. {complaint}"),
         "Read the original answer in the transcript, or delegate the task again.",
     )
@@ -346,8 +391,8 @@ fn end_of(returned: &Return) -> PlannedEnd {
     // The first unrecoverable error decides, else the first error.
     let errors = &returned.errors;
     let fatal = errors.iter().find(|error| !error.recoverable).or_else(|| errors.first());
-    let reason = fatal.filter(|_| outcome != Outcome::Completed).map(|error| Reason {
-        code: Code::parse(error.code.as_str()).unwrap_or(Code::UnknownError),
+    let reason = fatal.filter(|_| outcome != Outcome::Completed).map(|error| OutcomeReason {
+        code: ErrorCode::parse(error.code.as_str()).unwrap_or(ErrorCode::UnknownError),
         message: error.message.clone(),
         recommendation: error.recommendation.clone(),
         recoverable: error.recoverable,

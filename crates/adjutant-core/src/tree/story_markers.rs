@@ -10,11 +10,11 @@ use super::turn::LOOP_END;
 use super::turn_state::TurnState;
 use super::{ROOT, Tree};
 use crate::brief::{Brief, RequestedTask};
-use crate::code::Code;
-use crate::event::{DelegationOrigin, Event, IllegalEvent, ToldReason};
+use crate::code::ErrorCode;
+use crate::event::{AddedMessageReason, DelegationOrigin, Event, IllegalEvent};
 use crate::fingerprint::Fingerprint;
 use crate::ids::SessionId;
-use crate::outcome::Reason;
+use crate::outcome::OutcomeReason;
 use crate::refusal::{Refusal, TimeBound};
 use crate::schema::ReturnFormat;
 use crate::story::{AnswerMarkers, MarkedTask, RejectedMarker, StoryAssignment};
@@ -38,7 +38,7 @@ impl Tree {
         deadline: Option<Timestamp>,
     ) -> Result<(), IllegalEvent> {
         if self.nodes.is_empty() {
-            return Err(super::evolve::unfit("story_taken", "no run has begun"));
+            return Err(super::evolve::illegal_event("story_taken", "no run has begun"));
         }
         if deadline.is_some() {
             self.root_timed(ROOT, deadline, TimeBound::Total)?;
@@ -104,9 +104,9 @@ impl Tree {
         }
         let read =
             |refused| Event::MarkersRead { session, turn, rejected: rejected.clone(), refused };
-        let told = |refused: Option<&Reason>| Event::Told {
+        let told = |refused: Option<&OutcomeReason>| Event::Told {
             session,
-            nudge: ToldReason::Results,
+            nudge: AddedMessageReason::Results,
             text: not_handed_down(refused, &rejected),
         };
         if tasks.is_empty() {
@@ -127,9 +127,9 @@ impl Tree {
         &mut self,
         session: SessionId,
         rejected: &[RejectedMarker],
-        refused: Option<&Reason>,
+        refused: Option<&OutcomeReason>,
     ) -> Result<(), IllegalEvent> {
-        let index = self.known("markers_read", session)?;
+        let index = self.known_index("markers_read", session)?;
         let node = &mut self.nodes[index];
         // If the content has expired, the markers are unknown.
         let markers = node.take_markers().unwrap_or_default();
@@ -156,9 +156,9 @@ impl Tree {
         }
         let mut text = text.to_owned();
         if !node.delegations.rejected.is_empty() {
-            text = format!("{}\n\n{text}", unread(&node.delegations.rejected));
+            text = format!("{}\n\n{text}", rejected_markers_text(&node.delegations.rejected));
         }
-        vec![Event::Told { session, nudge: ToldReason::Results, text }]
+        vec![Event::Told { session, nudge: AddedMessageReason::Results, text }]
     }
 
     /// Says whether an agent waits for the results of this call.
@@ -186,7 +186,7 @@ impl Tree {
     }
 
     /// Gives a task of a story an id of its own: the parent's id and a number.
-    pub(super) fn named(&self, parent: usize, nth: u64, mut brief: Brief) -> Brief {
+    pub(super) fn with_story_id(&self, parent: usize, nth: u64, mut brief: Brief) -> Brief {
         let node = &self.nodes[parent];
         if let (Some(above), None) =
             (node.terms.story.as_ref().filter(|_| self.story.is_some()), &brief.story)
@@ -202,7 +202,7 @@ fn fingerprint(tasks: &[MarkedTask]) -> Fingerprint {
     Fingerprint::of_call("[delegate]", &serde_json::to_value(tasks).unwrap_or_default())
 }
 
-fn unread(rejected: &[RejectedMarker]) -> String {
+fn rejected_markers_text(rejected: &[RejectedMarker]) -> String {
     let lines: Vec<&str> = rejected.iter().take(SHOWN).map(|it| it.reason.as_str()).collect();
     let more = rejected.len().saturating_sub(SHOWN);
     let more = if more > 0 { format!("\nand {more} more") } else { String::new() };
@@ -212,17 +212,19 @@ fn unread(rejected: &[RejectedMarker]) -> String {
 /// How many unparsable markers are quoted.
 const SHOWN: usize = 10;
 
-fn not_handed_down(refused: Option<&Reason>, rejected: &[RejectedMarker]) -> String {
+fn not_handed_down(refused: Option<&OutcomeReason>, rejected: &[RejectedMarker]) -> String {
     let refused = refused.map(|it| format!("{}: {}\n{}", it.code, it.message, it.recommendation));
-    let unread = (!rejected.is_empty()).then(|| unread(rejected));
+    let unread = (!rejected.is_empty()).then(|| rejected_markers_text(rejected));
     let why: Vec<String> = refused.into_iter().chain(unread).collect();
     format!("Nothing was delegated.\n\n{}\n\nGo on with your task.", why.join("\n\n"))
 }
 
 fn marked_again(session: SessionId) -> PlannedEnd {
     PlannedEnd::partial(
-        Code::LoopDetected,
-        format!("The agent wrote markers {LOOP_END} times that led to nothing or were the same."),
+        ErrorCode::LoopDetected,
+        format!(
+            "The agent was stopped: {LOOP_END} times its delegation markers started no task or repeated earlier ones."
+        ),
         &format!("Say what to do differently, with `adjutant resume {session} --say \"TEXT\"`."),
     )
 }

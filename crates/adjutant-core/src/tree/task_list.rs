@@ -4,18 +4,22 @@
 //! delegations update the list; deeper delegations are part of their parent's work. Invariants: no
 //! turn is taken before the begin update is made; results are returned and the run ends only when
 //! all updates were made or have failed.
+//!
+//! `PendingListUpdates` are the updates that one delegation still has to make; `EndUpdate` is the
+//! state of the last one: none, due or failed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Node, ROOT, Tree};
 use crate::assignment::{
-    Assignment, TaskListUpdate, UpdateTrigger, kind_written, status_after, status_of_work,
+    SlashCommandAssignment, TaskListUpdate, UpdateTrigger, kind_written, status_after,
+    status_of_work,
 };
-use crate::code::Code;
+use crate::code::ErrorCode;
 use crate::command::Effect;
 use crate::event::{Event, IllegalEvent};
 use crate::ids::SessionId;
-use crate::outcome::{Outcome, Reason};
+use crate::outcome::{Outcome, OutcomeReason};
 use crate::policy::Operation;
 use crate::time::Timestamp;
 use crate::tree::node::PlannedEnd;
@@ -47,7 +51,11 @@ enum EndUpdate {
 
 impl Tree {
     /// Records a slash command's assignment and gives the root its deadline.
-    pub(super) fn assign(&self, now: Timestamp, assignment: Box<Assignment>) -> Vec<Event> {
+    pub(super) fn assign(
+        &self,
+        now: Timestamp,
+        assignment: Box<SlashCommandAssignment>,
+    ) -> Vec<Event> {
         if self.assignment.is_some() {
             return Vec::new();
         }
@@ -55,7 +63,7 @@ impl Tree {
         [Event::Assigned(assignment)].into_iter().chain(timed).collect()
     }
 
-    pub(super) fn marked(
+    pub(super) fn record_list_update(
         &self,
         session: SessionId,
         mark: TaskListUpdate,
@@ -106,10 +114,10 @@ impl Tree {
         mark: &TaskListUpdate,
         problem: Option<&str>,
     ) -> Result<(), IllegalEvent> {
-        let index = self.known("marked", session)?;
+        let index = self.known_index("marked", session)?;
         let marks = &mut self.nodes[index].duties.list_updates;
         if !marks.is_open(mark.work) {
-            return Err(super::evolve::unfit("marked", "nothing was to be marked"));
+            return Err(super::evolve::illegal_event("marked", "nothing was to be marked"));
         }
         match mark.work {
             UpdateTrigger::Begun => marks.begin = false,
@@ -141,7 +149,7 @@ impl Tree {
     /// Returns the next pending update of a node.
     pub(super) fn due_mark(&self, node: &Node) -> Option<Effect> {
         let work = node.duties.list_updates.next()?;
-        self.mark(node, work).map(|mark| Effect::Mark { session: node.session, mark })
+        self.mark(node, work).map(|mark| Effect::UpdateTaskList { session: node.session, mark })
     }
 
     fn mark(&self, node: &Node, work: UpdateTrigger) -> Option<TaskListUpdate> {
@@ -194,7 +202,7 @@ impl Tree {
 
     /// Folds in an assignment. A root that works itself works on the only task that the command
     /// names.
-    pub(super) fn assigned(&mut self, assignment: &Assignment) {
+    pub(super) fn assigned(&mut self, assignment: &SlashCommandAssignment) {
         if let (None, [only], Some(root)) =
             (&assignment.agent, assignment.tasks.as_slice(), self.nodes.first_mut())
         {
@@ -242,7 +250,7 @@ impl Tree {
 fn not_markable(task: u64, problem: &str) -> PlannedEnd {
     PlannedEnd::new(
         Outcome::Failed,
-        Code::StatusSyncFailed,
+        ErrorCode::StatusSyncFailed,
         format!("Task {task} cannot be marked, so no work was begun on it: {problem}"),
         "Put the list right, then run the command again.",
     )
@@ -252,31 +260,31 @@ fn not_markable(task: u64, problem: &str) -> PlannedEnd {
 fn unmarked_end(operation: Operation, task: u64, problem: &str) -> PlannedEnd {
     let status = status_after(operation, Outcome::Completed).map_or("STATUS", TaskStatus::as_str);
     PlannedEnd::partial(
-        Code::StatusSyncFailed,
+        ErrorCode::StatusSyncFailed,
         format!("The work is done, but task {task} could not be marked: {problem}"),
         &format!("Put the list right, then `adjutant task set {task} {status}`."),
     )
 }
 
 /// The end of a command that delegated only some of its tasks.
-fn left_out(agent: &str, tasks: &[String], refusal: Option<&Reason>) -> PlannedEnd {
+fn left_out(agent: &str, tasks: &[String], refusal: Option<&OutcomeReason>) -> PlannedEnd {
     let (s, were) = if tasks.len() == 1 { ("", "was") } else { ("s", "were") };
     let why = refusal.map(|reason| format!(" {}", reason.message)).unwrap_or_default();
     PlannedEnd::partial(
-        Code::ValidationFailed,
+        ErrorCode::ValidationFailed,
         format!("Task{s} {} {were} not handed to `{agent}`.{why}", tasks.join(", ")),
         "Run the command again for what is left.",
     )
 }
 
 /// The end of a command that should have delegated its work and did not.
-fn nothing_done(agent: &str, refusal: Option<Reason>) -> PlannedEnd {
+fn nothing_done(agent: &str, refusal: Option<OutcomeReason>) -> PlannedEnd {
     if refusal.is_some() {
         return PlannedEnd { outcome: Outcome::Failed, reason: refusal };
     }
     PlannedEnd::new(
         Outcome::Failed,
-        Code::ValidationFailed,
+        ErrorCode::ValidationFailed,
         format!("Nothing was handed to `{agent}`, so nothing was done."),
         "Run the command again, or with another model.",
     )

@@ -2,6 +2,10 @@
 //!
 //! Every limit of a running agent is checked here: budgets, context window, loops and permitted
 //! tools. Start at [`Tree::take_turn`].
+//!
+//! `OutputAllowance` is how many output tokens the next model call may ask for.
+//! `UnrecordedReservations` are budget amounts that this decision has reserved but no event records
+//! yet.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +14,8 @@ use serde_json::Value;
 use super::Tree;
 use super::node::{Node, PlannedEnd};
 use crate::budget::{BudgetAmount, Reservation, Settlement};
-use crate::code::Code;
-use crate::event::{Event, ToldReason, ToolOutput};
+use crate::code::ErrorCode;
+use crate::event::{AddedMessageReason, Event, ToolOutput};
 use crate::fingerprint::Fingerprint;
 use crate::ids::SessionId;
 use crate::message::{AttemptError, ModelErrorKind, ModelReply, StopReason, ToolCall};
@@ -47,7 +51,7 @@ const LONGEST_PAUSE_MS: u64 = 10 * 60 * 1000;
 /// How many output tokens a call may ask for, and which limit is the tightest.
 pub(super) struct OutputAllowance {
     pub(super) max_output: u64,
-    code: Code,
+    code: ErrorCode,
     is_last: bool,
 }
 
@@ -63,7 +67,7 @@ impl UnrecordedReservations {
         }
     }
 
-    fn by(&self, scope: usize) -> BudgetAmount {
+    fn held_in(&self, scope: usize) -> BudgetAmount {
         self.0.get(&scope).copied().unwrap_or_default()
     }
 }
@@ -104,14 +108,14 @@ impl Tree {
             room = self.room(index, node, told_bytes, held);
         }
         if room.max_output < MIN_OUTPUT.min(self.output_wish(node)) {
-            return self.end_subtree(index, &self.exhausted(room.code, node));
+            return self.end_subtree(index, &self.exhausted_end(room.code, node));
         }
-        let person = |text| Event::Told { session, nudge: ToldReason::Person, text };
+        let person = |text| Event::Told { session, nudge: AddedMessageReason::Person, text };
         let mut events: Vec<Event> = mail.into_iter().map(person).collect();
         if tells {
             events.push(Event::Told {
                 session,
-                nudge: ToldReason::LastCall(room.code),
+                nudge: AddedMessageReason::LastCall(room.code),
                 text: LAST_CALL.into(),
             });
         }
@@ -125,7 +129,7 @@ impl Tree {
                 max_output,
                 amount: BudgetAmount {
                     tokens: input.saturating_add(max_output),
-                    usd: ceiling(node, input, max_output),
+                    usd: worst_case_cost(node, input, max_output),
                 },
                 last_call: tells || node.corrections.last_call.is_some(),
             },
@@ -156,20 +160,21 @@ impl Tree {
             window.saturating_sub(node.context_estimate()).saturating_sub(told_bytes.div_ceil(4));
         let (mut tokens, mut money) = (u64::MAX, u64::MAX);
         let mut next_fits = in_window >= wish.saturating_add(grace(wish));
-        let mut code = if next_fits { Code::BudgetExceeded } else { Code::ContextExhausted };
+        let mut code =
+            if next_fits { ErrorCode::BudgetExceeded } else { ErrorCode::ContextExhausted };
         for scope in self.scopes(index) {
-            let left = self.nodes[scope].ledger.left().minus(held.by(scope));
+            let left = self.nodes[scope].ledger.remaining().minus(held.held_in(scope));
             tokens = tokens.min(left.tokens.saturating_sub(input));
             money = money.min(affordable_output(node, input, left));
             // Every turn pays for the whole conversation again: after this one, a last turn with a
             // full answer must still fit.
             let (inputs, outputs) = (input.saturating_mul(2), wish.saturating_mul(2));
             next_fits &= left.tokens >= inputs.saturating_add(outputs)
-                && ceiling(node, inputs, outputs) <= left.usd;
+                && worst_case_cost(node, inputs, outputs) <= left.usd;
         }
         let max_output = wish.min(in_window).min(tokens).min(money);
         if in_window > max_output && max_output < wish {
-            code = Code::BudgetExceeded;
+            code = ErrorCode::BudgetExceeded;
         }
         OutputAllowance { max_output, code, is_last: !next_fits }
     }
@@ -237,7 +242,7 @@ impl Tree {
         let node = &self.nodes[index];
         let Some(open) = &node.reservation() else { return Vec::new() };
         let (session, turn, attempt) = (node.session, open.turn, open.attempt);
-        let tried = node.tried();
+        let tried = node.open_attempt_number();
         let pause = error.retry_after_ms.unwrap_or(FIRST_RETRY_MS << (tried - 1).min(16));
         let tries = error.kind.is_transient() && tried < MAX_ATTEMPTS && pause <= LONGEST_PAUSE_MS;
         let retry_at = tries.then(|| now.plus_millis(pause));
@@ -269,16 +274,16 @@ impl Tree {
             recent.remember(fingerprint);
             let equal = recent.recent_calls.iter().filter(|seen| **seen == fingerprint).count();
             if equal >= LOOP_END {
-                events.extend(self.end_subtree(index, &looped(session, &call.name, equal)));
+                events.extend(self.end_subtree(index, &loop_end(session, &call.name, equal)));
                 return events;
             }
             let complaint = self
                 .return_objection(index, number)
-                .or_else(|| objection(call, number, calls.all()))
+                .or_else(|| objection(call, number, calls.call_slots()))
                 .or_else(|| {
                     (!usable.contains(&call.name)).then(|| not_allowed(&call.name, &usable))
                 })
-                .or_else(|| (equal >= LOOP_TOLD).then(|| repeated(&call.name, equal)));
+                .or_else(|| (equal >= LOOP_TOLD).then(|| repeated_call_text(&call.name, equal)));
             events.push(match complaint {
                 None => self.run_or_ask(now, session, number, call),
                 Some(text) => Event::ToolRefused { session, call: number, text },
@@ -295,7 +300,9 @@ impl Tree {
         output: ToolOutput,
     ) -> Vec<Event> {
         match self.live(session) {
-            Some((index, node)) if node.awaits(turn, call) && !self.is_held(index, call) => {
+            Some((index, node))
+                if node.awaits_result_of(turn, call) && !self.is_held(index, call) =>
+            {
                 vec![Event::ToolReturned { session, call, output }]
             }
             Some(_) | None => {
@@ -308,10 +315,14 @@ impl Tree {
     pub(super) fn cut_off(&self, session: SessionId) -> Vec<Event> {
         let Some((index, node)) = self.live(session) else { return Vec::new() };
         if node.corrections.last_call.is_none() && !node.corrections.shortened {
-            return vec![Event::Told { session, nudge: ToldReason::Shorten, text: SHORTEN.into() }];
+            return vec![Event::Told {
+                session,
+                nudge: AddedMessageReason::Shorten,
+                text: SHORTEN.into(),
+            }];
         }
         if let Some(code) = node.corrections.last_call {
-            return self.end_subtree(index, &self.exhausted(code, node));
+            return self.end_subtree(index, &self.exhausted_end(code, node));
         }
         let limit = self.output_wish(node);
         let message = format!("The answer was cut off at {} output tokens.", grouped(limit));
@@ -327,7 +338,7 @@ impl Tree {
         };
         self.end_subtree(
             index,
-            &PlannedEnd::partial(Code::BudgetExceeded, message, &recommendation),
+            &PlannedEnd::partial(ErrorCode::BudgetExceeded, message, &recommendation),
         )
     }
 
@@ -342,13 +353,13 @@ impl Tree {
         self.end_subtree(index, &self.provider_failed(&error, node))
     }
 
-    pub(super) fn exhausted(&self, code: Code, node: &Node) -> PlannedEnd {
+    pub(super) fn exhausted_end(&self, code: ErrorCode, node: &Node) -> PlannedEnd {
         if let Some(max) = node.turn_limit.max.filter(|max| node.turn >= *max)
-            && code == Code::BudgetExceeded
+            && code == ErrorCode::BudgetExceeded
         {
             return out_of_turns(max);
         }
-        let message = if code == Code::ContextExhausted {
+        let message = if code == ErrorCode::ContextExhausted {
             let window = node.window(self.policy.context_tokens).unwrap_or_default();
             format!(
                 "The context was exhausted: {} of {} tokens, and an answer may need {} more.",
@@ -359,10 +370,10 @@ impl Tree {
         } else {
             self.out_of_budget(node)
         };
-        let recommendation = if code == Code::ContextExhausted {
+        let recommendation = if code == ErrorCode::ContextExhausted {
             SMALLER_CONTEXT.to_owned()
         } else {
-            self.raised(node).map_or_else(
+            self.raising_flags_text(node).map_or_else(
                 || "Split the task.".to_owned(),
                 |flags| {
                     let in_place = if self.policy.in_place { " --in-place" } else { "" };
@@ -383,7 +394,7 @@ impl Tree {
             grouped(node.context_estimate()),
             grouped(window),
         );
-        PlannedEnd::partial(Code::ContextExhausted, message, SMALLER_CONTEXT)
+        PlannedEnd::partial(ErrorCode::ContextExhausted, message, SMALLER_CONTEXT)
     }
 
     fn out_of_budget(&self, node: &Node) -> String {
@@ -404,20 +415,23 @@ impl Tree {
         let told = node.context.input_bound().saturating_add(LAST_CALL.len() as u64);
         let input = told.saturating_mul(calls);
         let output = self.output_wish(node).saturating_mul(calls);
-        BudgetAmount { tokens: input.saturating_add(output), usd: ceiling(node, input, output) }
+        BudgetAmount {
+            tokens: input.saturating_add(output),
+            usd: worst_case_cost(node, input, output),
+        }
     }
 
     /// Returns the flags that raise every budget that is too small.
     ///
     /// A turn is taken only if a last one fits after it, and more may follow, so at least twice the
     /// budget is recommended.
-    fn raised(&self, node: &Node) -> Option<String> {
+    fn raising_flags_text(&self, node: &Node) -> Option<String> {
         let own = *self.by_session.get(&node.session)?;
         let needed = self.worst_case(node, 2);
         let mut flags = Vec::new();
         for scope in self.scopes(own) {
             let Node { ledger, parent, .. } = &self.nodes[scope];
-            let (left, taken) = (ledger.left(), ledger.settled.plus(ledger.reserved));
+            let (left, taken) = (ledger.remaining(), ledger.settled.plus(ledger.reserved));
             let fits = taken.plus(needed);
             if let Some(cap) = ledger.cap.tokens.filter(|_| left.tokens < needed.tokens) {
                 let kind =
@@ -453,7 +467,7 @@ impl Tree {
             ModelErrorKind::ScriptEnded => "Add the missing turn to the script, or record again.",
         };
         let outcome = if node.results.has_findings { Outcome::Partial } else { Outcome::Failed };
-        PlannedEnd::new(outcome, Code::ProviderError, error.to_string(), recommendation)
+        PlannedEnd::new(outcome, ErrorCode::ProviderError, error.to_string(), recommendation)
     }
 }
 
@@ -466,24 +480,24 @@ const fn grace(wish: u64) -> u64 {
 fn out_of_turns(max: u32) -> PlannedEnd {
     let s = if max == 1 { "" } else { "s" };
     PlannedEnd::partial(
-        Code::BudgetExceeded,
+        ErrorCode::BudgetExceeded,
         format!("The definition of the agent allows {max} turn{s}, and all were taken."),
         "Split the task, or allow the agent more turns in its file.",
     )
 }
 
-fn ceiling(node: &Node, input: u64, output: u64) -> crate::Usd {
+fn worst_case_cost(node: &Node, input: u64, output: u64) -> crate::Usd {
     node.model
         .as_ref()
         .and_then(|model| model.price)
-        .map(|price| price.ceiling(input, output))
+        .map(|price| price.max_cost(input, output))
         .unwrap_or_default()
 }
 
 /// Returns the output tokens that the rest of the money can pay for.
 fn affordable_output(node: &Node, input: u64, left: BudgetAmount) -> u64 {
-    let per_million = ceiling(node, 0, 1_000_000).as_pico();
-    let spare = left.usd.saturating_sub(ceiling(node, input, 0)).as_pico();
+    let per_million = worst_case_cost(node, 0, 1_000_000).as_pico();
+    let spare = left.usd.saturating_sub(worst_case_cost(node, input, 0)).as_pico();
     if per_million == 0 {
         return u64::MAX;
     }
@@ -541,16 +555,16 @@ fn not_allowed(name: &str, usable: &crate::rights::ToolSet) -> String {
     format!("Not run: `{name}` is not available to you. Available: {usable}.")
 }
 
-fn repeated(name: &str, times: usize) -> String {
+fn repeated_call_text(name: &str, times: usize) -> String {
     format!(
         "Not run: you have made this exact {name} call {times} times and its result does not change. \
          Do something else, or write your report; at {LOOP_END} you will be stopped."
     )
 }
 
-fn looped(session: SessionId, name: &str, times: usize) -> PlannedEnd {
+fn loop_end(session: SessionId, name: &str, times: usize) -> PlannedEnd {
     PlannedEnd::partial(
-        Code::LoopDetected,
+        ErrorCode::LoopDetected,
         format!("The agent made the same {name} call {times} times."),
         &format!("Say what to do differently, with `adjutant resume {session} --say \"TEXT\"`."),
     )
@@ -558,7 +572,7 @@ fn looped(session: SessionId, name: &str, times: usize) -> PlannedEnd {
 
 impl Node {
     /// Returns the number of the open attempt, not counting attempts before a resume.
-    pub(super) fn tried(&self) -> u32 {
+    pub(super) fn open_attempt_number(&self) -> u32 {
         self.attempts().map_or(1, |it| it.made.saturating_sub(it.excused).max(1))
     }
 

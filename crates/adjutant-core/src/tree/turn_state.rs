@@ -1,6 +1,10 @@
 //! The state of an agent's turn: model call, tool calls, and the judgement of its answer.
 //!
 //! An ended agent keeps its turn state, so that a resumed one continues where it stopped.
+//!
+//! `TurnState` says what the agent does now. `AttemptCounts` counts the attempts at the model call,
+//! `ModelCall` is the running one, `OpenToolCalls` are the tool calls that have no result yet, and
+//! `LastAnswer` is an answer without tool calls that has to be judged.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -116,7 +120,7 @@ impl OpenToolCalls {
     }
 
     /// Returns every call of the answer; `None` for a call that has its result.
-    pub(super) fn all(&self) -> &[Option<ToolCall>] {
+    pub(super) fn call_slots(&self) -> &[Option<ToolCall>] {
         &self.calls
     }
 
@@ -258,7 +262,7 @@ impl Node {
     }
 
     /// Discards its last answer, because a message was added after it.
-    pub(super) fn hear(&mut self) {
+    pub(super) fn discard_last_answer(&mut self) {
         if self.last_answer().is_some() {
             *self.turn_state_mut() = TurnState::default();
         }

@@ -5,10 +5,10 @@
 //! takes no turn.
 
 use super::approvals::{add_to, hash_of};
-use super::evolve::unfit;
+use super::evolve::illegal_event;
 use super::phase::Phase;
 use super::{DeadlineKind, Node, PendingApproval, ROOT, Tree};
-use crate::assignment::{Assignment, UpdateTrigger};
+use crate::assignment::{SlashCommandAssignment, UpdateTrigger};
 use crate::event::{Event, IllegalEvent};
 use crate::ids::SessionId;
 use crate::message::ModelSpec;
@@ -26,7 +26,7 @@ impl Tree {
     pub(super) fn ask_to_begin(
         &self,
         now: Timestamp,
-        assignment: Option<Box<Assignment>>,
+        assignment: Option<Box<SlashCommandAssignment>>,
         story: Option<Box<StoryAssignment>>,
     ) -> Vec<Event> {
         let fresh = |root: &&Node| root.is_running() && root.turn == 0;
@@ -83,7 +83,7 @@ impl Tree {
     ) -> Result<(), IllegalEvent> {
         let root = &mut self.nodes[parent];
         if parent != ROOT || !root.is_running() || root.turn > 0 {
-            return Err(unfit("approval_asked", "the run was under way already"));
+            return Err(illegal_event("approval_asked", "the run had already started"));
         }
         root.time.started = None;
         self.enter(ROOT, Phase::AwaitingApproval);
@@ -131,7 +131,7 @@ impl Tree {
     ) -> Result<(), IllegalEvent> {
         let root = &mut self.nodes[index];
         let Some(deadline) = deadline.filter(|_| root.time.deadline.is_none()) else {
-            return Err(unfit("started", "the root runs already"));
+            return Err(illegal_event("started", "the root is already running"));
         };
         root.time.deadline = Some(deadline);
         root.time.bound = bound;
@@ -146,7 +146,7 @@ impl Tree {
 #[must_use]
 pub fn worst_case_of_run(policy: &Policy, model: &ModelSpec) -> (u64, Option<Usd>) {
     let tokens = policy.budget_tokens_run.unwrap_or(u64::MAX);
-    let dearest = model.price.map(|price| price.ceiling(tokens, 0).max(price.ceiling(0, tokens)));
+    let dearest = model.price.map(|price| price.max_cost(tokens, 0).max(price.max_cost(0, tokens)));
     let cap = policy.budget_usd.unwrap_or(Usd::MAX);
     (tokens, dearest.map(|usd| usd.min(cap)))
 }

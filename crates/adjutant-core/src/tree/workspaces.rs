@@ -5,7 +5,7 @@
 
 use super::node::{KeepDuty, Node, PlannedEnd};
 use super::{ROOT, Tree};
-use crate::code::Code;
+use crate::code::ErrorCode;
 use crate::command::Effect;
 use crate::event::{Event, IllegalEvent};
 use crate::ids::SessionId;
@@ -48,7 +48,7 @@ impl Tree {
         session: SessionId,
         space: &OwnWorkspace,
     ) -> Result<(), IllegalEvent> {
-        let index = self.known("space_made", session)?;
+        let index = self.known_index("space_made", session)?;
         self.nodes[index].space = Some(space.clone());
         self.check_readiness(index);
         Ok(())
@@ -70,10 +70,10 @@ impl Tree {
         kept: &KeptWork,
         problem: Option<&str>,
     ) -> Result<(), IllegalEvent> {
-        let index = self.known("space_kept", session)?;
+        let index = self.known_index("space_kept", session)?;
         let node = &mut self.nodes[index];
         if node.duties.keep != KeepDuty::Due {
-            return Err(super::evolve::unfit("space_kept", "nothing was to be kept"));
+            return Err(super::evolve::illegal_event("space_kept", "nothing was to be kept"));
         }
         let is_kept = problem.is_none() && kept.left.is_empty();
         node.duties.keep = if is_kept { KeepDuty::Nothing } else { KeepDuty::Failed };
@@ -98,7 +98,7 @@ impl Tree {
         let above = above.filter(|node| node.space.is_some()).map(|node| node.session).next();
         let story = self.story.as_ref().filter(|_| index == ROOT);
         let takes_in = story.map(|story| story.takes_in.clone()).unwrap_or_default();
-        Effect::MakeSpace { session: node.session, above, takes_in }
+        Effect::MakeWorkspace { session: node.session, above, takes_in }
     }
 
     /// Returns the pending commits of all nodes.
@@ -108,7 +108,7 @@ impl Tree {
 
     pub(super) fn due_keep(node: &Node) -> Option<Effect> {
         let space = node.space.clone().filter(|_| node.duties.keep == KeepDuty::Due)?;
-        Some(Effect::KeepSpace { session: node.session, space })
+        Some(Effect::CommitWork { session: node.session, space })
     }
 
     /// Says whether a task of this call still has a pending commit.
@@ -152,7 +152,7 @@ fn no_space(node: &Node, none: &WorkspaceFailure) -> PlannedEnd {
         let advice = "Merge the work it builds on and settle the conflict there, or take your own changes to \
                       these files back; then begin the story again.";
         let message = format!("The story could not begin: {}", none.problem);
-        return PlannedEnd::new(Outcome::Failed, Code::ToolUnavailable, message, advice);
+        return PlannedEnd::new(Outcome::Failed, ErrorCode::ToolUnavailable, message, advice);
     }
     let child = match &node.terms.story {
         Some(story) => format!("Child story: {story}"),
@@ -161,7 +161,7 @@ fn no_space(node: &Node, none: &WorkspaceFailure) -> PlannedEnd {
     let path = none.path.as_ref().map(|path| format!("Worktree path: {path}\n"));
     PlannedEnd::new(
         Outcome::Failed,
-        Code::ToolUnavailable,
+        ErrorCode::ToolUnavailable,
         format!(
             "ERROR: Failed to create child worktree for delegation.\n\n{child}\n{}Git error: {}\n\n\
              Action: Cleanup old worktrees and retry\nCommand: adjutant prune",

@@ -91,7 +91,7 @@ pub(crate) enum Step {
         which: Index,
         yes: bool,
     },
-    /// A person's word about a host, asked for or not.
+    /// An answer about a host, asked for or not.
     Host {
         which: usize,
         yes: bool,
@@ -122,7 +122,7 @@ pub(crate) enum Step {
 fn briefs() -> impl Strategy<Value = Brief> {
     let model = (prop_oneof![Just(3_000_u64), Just(50_000)], any::<bool>()).prop_map(
         |(window, is_priced)| {
-            // Input dearer than output is no published price, but no rule forbids it.
+            // No published price has input dearer than output, but no rule forbids it.
             let price = Price { input: 30.0, output: 15.0, cache_read: 0.3, cache_write: 3.75 };
             let price = is_priced.then_some(price);
             ModelSpec { name: "script:random".into(), window, max_output: 800, price }

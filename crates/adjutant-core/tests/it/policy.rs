@@ -11,7 +11,7 @@ fn auto_approval_is_limited_by_the_policy_and_the_shared_allowance() {
     let usd = |dollars| Usd::from_dollars(dollars).unwrap();
     let unasked = |own: Option<f64>, spent| {
         let policy = Policy { approve_below_usd: own.map(usd), ..Preset::Scout.policy() };
-        policy.unasked(usd(1.0), usd(spent))
+        policy.auto_approval_left(usd(1.0), usd(spent))
     };
     assert_eq!(unasked(None, 0.25), Some(usd(0.75)));
     assert_eq!(unasked(Some(0.5), 0.25), Some(usd(0.5)));
@@ -55,7 +55,7 @@ struct Row {
     from: Value,
     tighter: Vec<Value>,
     looser: Vec<Value>,
-    /// Values that are no value of this key.
+    /// Invalid values of this key.
     wrong: Vec<Value>,
 }
 
@@ -159,6 +159,7 @@ fn table() -> Vec<Row> {
         switch(PolicyKey::InPlace),
         count(PolicyKey::WorkspaceBytes),
         count(PolicyKey::WorkspaceEntries),
+        Row { tighter: vec![], ..count(PolicyKey::DiskBytes) },
         count(PolicyKey::RunMaxS),
         switch(PolicyKey::MergeChildren),
         switch(PolicyKey::Network),
@@ -362,7 +363,7 @@ fn every_error_message_names_the_mistake() {
     max_dept=2           unknown policy key `max_dept`; did you mean `max_depth`?
     preset=story         unknown policy key `preset`
     zzz=1                unknown policy key `zzz`
-    max_depth=4          max_depth: 4 is too deep, the hard maximum is 3
+    max_depth=4          max_depth: 4 exceeds the hard maximum 3
     max_depth=0          max_depth: 0 is not allowed, the least is 1 (to switch delegation off, set enabled=false)
     max_depth=-1         max_depth: -1 is negative
     max_depth=two        max_depth: "two" is not a whole number
@@ -541,6 +542,10 @@ fn the_presets_are_the_table_of_the_design() {
             [json!(2_147_483_648_u64), json!(2_147_483_648_u64), json!(2_147_483_648_u64)],
         ),
         ("workspace_entries", [json!(500_000), json!(500_000), json!(500_000)]),
+        (
+            "disk_bytes",
+            [json!(21_474_836_480_u64), json!(21_474_836_480_u64), json!(21_474_836_480_u64)],
+        ),
         ("run_max_s", [json!(600), json!(600), json!(600)]),
         ("merge_children", [json!(false), json!(false), json!(true)]),
         ("network", [json!(false), json!(false), json!(false)]),
@@ -567,11 +572,12 @@ fn the_presets_are_the_table_of_the_design() {
 fn a_journal_without_the_newer_keys_gets_their_defaults() {
     let usual = Preset::Story.policy();
     let written = serde_json::to_value(&usual).unwrap();
-    for key in ["workspace_bytes", "workspace_entries", "run_max_s"] {
+    for key in ["workspace_bytes", "workspace_entries", "disk_bytes", "run_max_s"] {
         assert!(written.get(key).is_none(), "{key}: what is usual is not written");
     }
     assert_eq!(serde_json::from_value::<Policy>(written).unwrap(), usual);
-    let other = Policy { workspace_entries: 7, run_max_s: 8, workspace_bytes: 9, ..usual };
+    let other =
+        Policy { workspace_entries: 7, run_max_s: 8, workspace_bytes: 9, disk_bytes: 10, ..usual };
     let written = serde_json::to_value(&other).unwrap();
     assert_eq!(serde_json::from_value::<Policy>(written).unwrap(), other);
 }
@@ -650,7 +656,7 @@ fn agents_that_can_write_files_have_more_output_unless_another_number_is_set() {
     assert_eq!(explained(Preset::Command, &[]), "4096, preset command");
     assert_eq!(explained(Preset::Command, &["in_place=true"]), "16384, flag --set");
     assert_eq!(explained(Preset::Story, &[]), "16384, preset story");
-    // Whichever is set first, a number of its own holds.
+    // An explicit number applies, whichever key is set first.
     assert_eq!(
         explained(Preset::Scout, &["max_output_tokens=900", "workspace=own"]),
         "900, flag --set"

@@ -19,7 +19,7 @@ fn tightened(config: &str) -> (LayeredPolicy, Vec<String>) {
 }
 
 #[test]
-fn a_tighter_wish_counts() {
+fn a_tightening_prd_setting_applies() {
     let (layered, warnings) = tightened(
         r#"{"enabled": true, "max_depth": 1, "max_context_per_agent": 50000,
             "max_delegations_per_story": 3, "allow_parallel_execution": false}"#,
@@ -59,10 +59,7 @@ fn a_loosening_prd_setting_is_a_warning_and_changes_nothing() {
             "context_tokens: prd.json may not change 100000 to 200000, it may only be lowered",
         ]
     );
-    assert_eq!(
-        tightened(r#"{"max_depth": 9}"#).1,
-        ["max_depth: 9 is too deep, the hard maximum is 3"]
-    );
+    assert_eq!(tightened(r#"{"max_depth": 9}"#).1, ["max_depth: 9 exceeds the hard maximum 3"]);
 }
 
 #[test]

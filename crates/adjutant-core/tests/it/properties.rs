@@ -10,8 +10,9 @@ use adjutant_core::policy::{ContractKind, CycleKey, Operation};
 use adjutant_core::tree::EffectsInFlight;
 use adjutant_core::workspace::KeptWork;
 use adjutant_core::{
-    Assignment, Command, Conversation, Effect, Event, Message, ModelErrorKind, Outcome, Policy,
-    ResumeOptions, Rights, SessionId, State, Timestamp, ToldReason, ToolOutput, Tree,
+    AddedMessageReason, Command, Conversation, DelegationState, Effect, Event, Message,
+    ModelErrorKind, Outcome, Policy, ResumeOptions, Rights, SessionId, SlashCommandAssignment,
+    Timestamp, ToolOutput, Tree,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -49,11 +50,11 @@ pub(crate) fn questions(sim: &Sim) -> Vec<String> {
 pub(crate) fn perform(sim: &mut Sim, step: Step) {
     let all = |_: &adjutant_core::Node| true;
     let open = |node: &adjutant_core::Node| node.reservation().is_some();
-    // Bad luck in choosing is no failure: a step without a target does nothing.
+    // A random step without a target does nothing; it is not a failure.
     match step {
         Step::Delegate { parent, briefs, concurrency } => {
-            // Mostly someone at work, or hardly any history gets deep.
-            let at_work = |node: &adjutant_core::Node| node.state() == State::Running;
+            // Mostly a working agent, otherwise hardly any history gets deep.
+            let at_work = |node: &adjutant_core::Node| node.state() == DelegationState::Running;
             let anyone = parent.index(16) == 0;
             let parents = sessions(sim, |node| anyone || at_work(node));
             if let Some(parent) = pick(parents, parent) {
@@ -166,26 +167,26 @@ fn conclude(sim: &mut Sim, session: SessionId, good: bool) {
     });
     let call = asked.flatten().map(|(number, _)| *number);
     let (text, artifacts) = (text.to_owned(), Vec::new());
-    sim.submit(Command::Conclude { session, call, text, artifacts }).unwrap();
+    sim.submit(Command::Conclude { session, call, text, artifacts, changed: None }).unwrap();
 }
 
-/// Makes every mark and keeps all work that is due; says whether there was any.
+/// Performs all due task list updates and commits of work; returns whether there were any.
 pub(crate) fn make_marks(sim: &mut Sim) -> bool {
     let due: Vec<Effect> = sim.tree.due_marks().collect();
     let keeps: Vec<Effect> = sim.tree.due_keeps().collect();
     let any = !due.is_empty() || !keeps.is_empty();
     due.into_iter().for_each(|due| mark(sim, due, true));
     for keep in keeps {
-        let Effect::KeepSpace { session, .. } = keep else { panic!("{keep:?}") };
-        sim.submit(Command::KeepSpace { session, kept: Ok(KeptWork::default()) }).unwrap();
+        let Effect::CommitWork { session, .. } = keep else { panic!("{keep:?}") };
+        sim.submit(Command::TakeKeptWork { session, kept: Ok(KeptWork::default()) }).unwrap();
     }
     any
 }
 
 fn mark(sim: &mut Sim, effect: Effect, made: bool) {
-    let Effect::Mark { session, mark } = effect else { panic!("{effect:?}") };
+    let Effect::UpdateTaskList { session, mark } = effect else { panic!("{effect:?}") };
     let problem = (!made).then(|| "the list is locked".to_owned());
-    sim.submit(Command::Mark { session, mark, problem }).unwrap();
+    sim.submit(Command::TakeListUpdate { session, mark, problem }).unwrap();
 }
 
 /// (h) After a tick nothing is due any more: a runtime that sleeps until the next deadline sleeps.
@@ -212,7 +213,8 @@ fn complete(sim: &mut Sim) {
         if make_marks(sim) {
             continue;
         }
-        let running = sessions(sim, |node| node.state() == State::Running && node.depth > 0);
+        let running =
+            sessions(sim, |node| node.state() == DelegationState::Running && node.depth > 0);
         if running.is_empty() && !sim.tree.has_live_delegations() {
             // Nothing was ever delegated, or all of it ended while the root was still asked about.
             sim.cancel(sim.root());
@@ -251,8 +253,9 @@ fn play(policy: Policy, history: Vec<Step>) -> Sim {
     let is_standard = policy.contract == ContractKind::Standard;
     let mut sim = Sim::new(policy);
     if is_standard {
-        let work = Assignment::new("research", Operation::Research);
-        sim.submit(Command::Assign(Box::new(Assignment { tasks: vec![1], ..work }))).unwrap();
+        let work = SlashCommandAssignment::new("research", Operation::Research);
+        sim.submit(Command::Assign(Box::new(SlashCommandAssignment { tasks: vec![1], ..work })))
+            .unwrap();
     }
     for step in history {
         // A run without live delegations is over; further steps would be refused.
@@ -288,7 +291,7 @@ struct Talk<'a> {
     told: bool,
 }
 
-/// (j) Nothing is put between a tool call and its results, and what a person said is told in order,
+/// (j) Nothing is put between a tool call and its results, and messages of the user are delivered in order,
 /// at most once, with the call that carries it.
 pub(crate) fn check_told(log: &[(Timestamp, Event)]) {
     let mut talks: BTreeMap<SessionId, Talk> = BTreeMap::new();
@@ -309,7 +312,7 @@ pub(crate) fn check_told(log: &[(Timestamp, Event)]) {
                 assert!(talk.open.remove(call), "{event:?} answers no open call");
             }
             Event::Reopened(again) if again.afresh => talk.open.clear(),
-            // Taking it up again answers what was open when it ended, begun or not.
+            // Resuming answers the calls that were open at the end, started or not.
             Event::Reopened(again) => {
                 let looked = again.looked.iter().map(|(call, _)| call);
                 for call in again.unanswered.iter().chain(looked) {
@@ -319,7 +322,7 @@ pub(crate) fn check_told(log: &[(Timestamp, Event)]) {
             Event::Messaged { text, .. } => talk.mailbox.push_back(text),
             Event::Told { nudge, text, .. } => {
                 assert!(talk.open.is_empty(), "told while {:?} lack their results", talk.open);
-                if *nudge == ToldReason::Person {
+                if *nudge == AddedMessageReason::Person {
                     assert!(text.contains(talk.mailbox.pop_front().unwrap()));
                     talk.told = true;
                 }
@@ -367,7 +370,7 @@ proptest! {
         prop_assert_eq!(root.ledger.settled, settled(&sim.log));
     }
 
-    /// (d) Cancelling the root ends everything at once, wherever the run stands.
+    /// (d) Cancelling the root ends everything at once, in every state of the run.
     #[test]
     fn cancelling_the_root_ends_everything(
         policy in policies(),
@@ -421,7 +424,7 @@ proptest! {
         sim.check_over();
     }
 
-    /// (j) Whatever was written last, the run goes on from there, and again, and ends; nothing that
+    /// (j) After any prefix of the journal the run can be resumed, repeatedly, and ends; nothing that
     /// was spent is forgotten.
     #[test]
     fn any_prefix_of_the_events_can_be_resumed(
@@ -470,7 +473,7 @@ proptest! {
         check_restart(sim);
     }
 
-    /// (m) Whatever was written last, a process that reads it has due what the writer had under way, and nothing twice.
+    /// (m) After any prefix of the journal, the due effects of a reader are those the writer had in flight, each once.
     #[test]
     fn the_due_effects_after_any_prefix_are_those_in_flight(
         policy in policies(),
@@ -486,7 +489,7 @@ proptest! {
         check_prefixes(&sim);
     }
 
-    /// (k) What has ended short of its goal is taken up again and ends again; what was done stays.
+    /// (k) Unfinished work can be resumed and ends again; completed work stays.
     #[test]
     fn unfinished_work_can_be_resumed(
         policy in policies(),
@@ -500,7 +503,7 @@ proptest! {
             sim.cancel(sim.root());
         }
         while make_marks(&mut sim) {}
-        let done = sessions(&sim, |node| node.state() == State::Ended(Outcome::Completed));
+        let done = sessions(&sim, |node| node.state() == DelegationState::Ended(Outcome::Completed));
         let session = pick(sessions(&sim, |node| node.depth > 0), who).filter(|_| named);
         let events = sim.restart(ResumeOptions {
             rights: Rights::of(sim.tree.policy()),
@@ -569,7 +572,7 @@ proptest! {
     }
 }
 
-/// A property that meets nothing proves nothing.
+/// Checks that the random histories of the properties contain every kind of event.
 #[test]
 fn random_histories_meet_every_kind_of_event() {
     let mut runner = TestRunner::deterministic();

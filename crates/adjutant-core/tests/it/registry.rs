@@ -97,7 +97,7 @@ struct World {
     /// What was recorded when, and the state of the process that recorded it.
     log: Vec<LoggedEvent>,
     wall_ms: u64,
-    /// How often each process has begun anew.
+    /// How often each process has restarted.
     lives: [u32; 3],
     runs: Vec<RunId>,
     books: Books,
@@ -397,7 +397,7 @@ proptest! {
         for step in history {
             world.perform(step);
         }
-        // A process that opens the log after any record knows just what the one knew that wrote it.
+        // A process that opens the log after any record has the same state as its writer.
         let mut opened = Registry::default();
         for logged in &world.log {
             logged.replay(&mut opened);
@@ -415,7 +415,7 @@ proptest! {
     }
 }
 
-/// A registry with one process, and what it says to a list of commands.
+/// A registry with one process, and its answers to a list of commands.
 fn check(commands: impl IntoIterator<Item = RegistryCommand>) -> String {
     let mut registry = Registry::default();
     let mut said = String::new();
@@ -467,15 +467,15 @@ fn an_equal_call_finds_the_run_of_the_first_until_that_has_ended_without_an_answ
         admit("b", '1', Some(call(0))),
     ]), @r#"
     [{"call_begun":{"holder":"a","call":"call0","run":"run_1735460684_aaaaa1"}}]
-    refused: an equal call began run_1735460684_aaaaa1
-    refused: an equal call began run_1735460684_aaaaa1
+    refused: an equal call already started run_1735460684_aaaaa1
+    refused: an equal call already started run_1735460684_aaaaa1
     [{"run_admitted":{"holder":"b","run":"run_1735460684_aaaaa1","tree":"/work/tree0","call":"call0"}}]
     [{"holder_gone":{"holder":"a"}}]
-    refused: an equal call began run_1735460684_aaaaa1
+    refused: an equal call already started run_1735460684_aaaaa1
     [{"run_ended":{"run":"run_1735460684_aaaaa1"}}]
-    refused: an equal call began run_1735460684_aaaaa1
+    refused: an equal call already started run_1735460684_aaaaa1
     [{"call_begun":{"holder":"b","call":"call0","run":"run_1735460684_aaaaa2"}}]
-    refused: an equal call began run_1735460684_aaaaa2 meanwhile
+    refused: an equal call started run_1735460684_aaaaa2 in the meantime
     "#);
 }
 
@@ -536,10 +536,10 @@ fn refusals_name_the_limit_and_the_holder() {
     [{"run_admitted":{"holder":"a","run":"run_1735460684_aaaaa1","tree":"/work/tree0"}}]
     refused: QUEUE_FULL: 1 runs of this tree that clients began are alive, those that wait for approval included, limit 1
     [{"allowance_reserved":{"holder":"a","run":"run_1735460684_aaaaa1","day":20000,"amount":3.0}}]
-    refused: $3.00 may be spent, $2.00 is left of the $5.00 that may start unasked today
+    refused: the call may spend $3.00, but only $2.00 is left of today's $5.00 for calls without approval
     [{"allowance_settled":{"run":"run_1735460684_aaaaa1","spent":1.0}}]
     [{"allowance_reserved":{"holder":"a","run":"run_1735460684_aaaaa2","day":20000,"amount":4.0}}]
-    refused: $1.00 may be spent, nothing is left of the $5.00 that may start unasked today
+    refused: the call may spend $1.00, but nothing is left of today's $5.00 for calls without approval
     [{"allowance_reserved":{"holder":"a","run":"run_1735460684_aaaaa3","day":20000,"amount":0.0}}]
     [{"story_claimed":{"holder":"a","story":{"prd":"/work/prd.json","id":"S-1"}}}]
     refused: process 41 works on it

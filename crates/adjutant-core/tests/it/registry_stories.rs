@@ -63,7 +63,7 @@ impl Process {
     }
 }
 
-/// Returns what a second story may use up after the first came to `spent`.
+/// Returns the budget of a second story after the first cost `spent`.
 fn after(budget: BudgetCap, spent: BudgetAmount) -> Result<BudgetCap, RegistryRefusal> {
     let mut process = Process::new();
     assert_eq!(process.begin("A", 1, budget), Ok(budget));
@@ -82,7 +82,7 @@ fn stories_share_one_budget() {
         let refused = Err(RegistryRefusal::StoryBudgetUsedUp);
         assert_eq!(after(budget, spent(tokens, dollars)), refused, "{tokens}, {dollars}");
     }
-    // A budget of nothing is refused by its own name once something is asked for.
+    // A zero budget does not refuse the story: its run meets the limit as soon as it asks for something.
     let nothing = BudgetCap { usd: Some(Usd::ZERO), ..budget };
     assert_eq!(after(nothing, BudgetAmount::default()), Ok(nothing));
     assert_eq!(after(BudgetCap::default(), spent(u64::MAX, 9.0)), Ok(BudgetCap::default()));
@@ -126,7 +126,7 @@ fn runs_of_earlier_versions_are_imported_once_and_come_before_those_that_are_kno
     let mut process = Process::new();
     process.begin("A", 3, BudgetCap::default()).unwrap();
     assert!(!process.registry.has_imported_story_runs(PRD));
-    // The known one may have been begun by an earlier version and resumed by this one.
+    // The known run may have been started by an earlier version and resumed by this one.
     let runs = vec![earlier(1), earlier(2), earlier(3)];
     let import = RegistryCommand::ImportStoryRuns { prd: PRD.to_owned(), runs };
     process.submit(import.clone()).unwrap();

@@ -4,14 +4,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use adjutant_core::tree::EffectKey;
-use adjutant_core::{Command, Effect, Event, ResumeOptions, Rights, SessionId, State, Tree};
+use adjutant_core::{
+    Command, DelegationState, Effect, Event, ResumeOptions, Rights, SessionId, Tree,
+};
 
 use crate::properties::sessions;
 use crate::sim::Sim;
 
 /// Restarts a run and compares what is under way then with what was due before, both ways. A model call that was lost
 /// counts as spent and a tool that may have acted is not run again, so what their agents do may differ; so may all that
-/// agents do who end for want of what was lost, or are taken up again, and those above and below them.
+/// agents do that end or are resumed because an effect was lost, and their ancestors and descendants.
 pub(crate) fn check_restart(mut sim: Sim) {
     if sim.tree.outcome().is_some() {
         return;
@@ -25,7 +27,7 @@ pub(crate) fn check_restart(mut sim: Sim) {
     let rights = Rights::of(sim.tree.policy());
     sim.spaces_at_once = false;
     let lived = sessions(&sim, |node| node.is_live());
-    let queued = sessions(&sim, |node| node.state() == State::Queued);
+    let queued = sessions(&sim, |node| node.state() == DelegationState::Queued);
     sim.restart(ResumeOptions { rights, ..ResumeOptions::default() });
     let began_or_ended = sessions(&sim, |node| node.is_live() != lived.contains(&node.session));
     let is_above = |one: SessionId, other| sim.chain(other).any(|above| above == one);
@@ -78,14 +80,14 @@ fn session_of(effect: &Effect) -> SessionId {
         Effect::Model { session, .. }
         | Effect::Write { session, .. }
         | Effect::Fetch { session, .. }
-        | Effect::Mark { session, .. }
-        | Effect::KeepSpace { session, .. }
-        | Effect::MakeSpace { session, .. }
+        | Effect::UpdateTaskList { session, .. }
+        | Effect::CommitWork { session, .. }
+        | Effect::MakeWorkspace { session, .. }
         | Effect::AskDomain { session, .. }
         | Effect::Tool { session, .. }
         | Effect::PrepareWrite { session, .. }
         | Effect::Delegate { session, .. }
-        | Effect::HandUp { session, .. }
+        | Effect::ReturnResults { session, .. }
         | Effect::Verify { session, .. }
         | Effect::Markers { session, .. }
         | Effect::Check { session, .. } => *session,
@@ -96,7 +98,7 @@ fn session_of(effect: &Effect) -> SessionId {
 }
 
 /// Reads the journal of a run back, as a new process does, and compares at every point where nothing was left to decide:
-/// what is due for the reader is what the writer had under way, and nothing of it is on record as done.
+/// the due effects of the reader are those the writer had in flight, and none of them is recorded as done.
 pub(crate) fn check_prefixes(sim: &Sim) {
     let (mut tree, mut done, mut read) = (Tree::default(), DoneEffects::default(), 0);
     for (end, under_way) in &sim.rests {
@@ -197,12 +199,12 @@ impl DoneEffects {
             | Effect::Delegate { session, turn, index, .. } => {
                 self.tools.contains(&(*session, *turn, *index))
             }
-            Effect::HandUp { session, origin, .. } => origin
+            Effect::ReturnResults { session, origin, .. } => origin
                 .index
                 .is_some_and(|index| self.tools.contains(&(*session, origin.turn, index))),
             Effect::Markers { session, turn, .. } => self.markers.contains(&(*session, *turn)),
-            Effect::MakeSpace { session, .. } => self.spaces.contains(session),
-            Effect::KeepSpace { session, .. } => !self.ended.contains(session),
+            Effect::MakeWorkspace { session, .. } => self.spaces.contains(session),
+            Effect::CommitWork { session, .. } => !self.ended.contains(session),
             Effect::Merge { session, .. } => !self.kept.contains(session),
             Effect::Check { session, .. } => !self.checking.contains(session),
             _ => false,

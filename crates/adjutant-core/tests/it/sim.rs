@@ -10,12 +10,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use adjutant_core::budget::BudgetAmount;
 use adjutant_core::policy::{ApprovalRule, parse_assignment};
 use adjutant_core::tree::{DeadlineKind, EffectKey, EffectsInFlight};
-use adjutant_core::workspace::{KeptWork, OwnWorkspace, OwnWorkspaceKind};
+use adjutant_core::workspace::{KeptWork, OwnWorkspace, WorkspaceKind};
 use adjutant_core::{
-    AgentName, AttemptError, Brief, Code, Command, Effect, Event, Label, LayeredPolicy,
-    ModelErrorKind, ModelReply, ModelSpec, Node, Outcome, Policy, PolicySource, Preset, Price,
-    Reason, Refusal, RequestedTask, ResumeOptions, RunId, SessionId, State, StopReason, Timestamp,
-    ToolCall, ToolOutput, Tree, Usage,
+    AgentName, AttemptError, Brief, Command, DelegationState, Effect, ErrorCode, Event, Label,
+    LayeredPolicy, ModelErrorKind, ModelReply, ModelSpec, Node, Outcome, OutcomeReason, Policy,
+    PolicySource, Preset, Price, Refusal, RequestedTask, ResumeOptions, RunId, SessionId,
+    StopReason, Timestamp, ToolCall, ToolOutput, Tree, Usage,
 };
 use serde_json::{Value, json};
 
@@ -33,7 +33,7 @@ pub(crate) struct Sim {
     pub(crate) decisions: Vec<usize>,
     /// What was asked for and is not over.
     pub(crate) in_flight: EffectsInFlight,
-    /// What was under way whenever nothing was left to decide, by the length of the log.
+    /// The effects in flight whenever nothing was left to decide, by the length of the log.
     pub(crate) rests: Vec<(usize, BTreeSet<EffectKey>)>,
     /// Whether something was recorded without what follows from it.
     is_cut_off: bool,
@@ -48,20 +48,20 @@ pub(crate) struct Sim {
 /// Returns what a runtime reports once it has made or kept a workspace.
 fn space_of(effect: &Effect, has_work: bool) -> Option<Command> {
     let space = || OwnWorkspace {
-        kind: OwnWorkspaceKind::Overlay,
+        kind: WorkspaceKind::Overlay,
         path: "state/space".into(),
         base: "0".repeat(40),
         layers: Vec::new(),
         remarks: Vec::new(),
     };
     match effect {
-        Effect::MakeSpace { session, .. } => {
-            Some(Command::TakeSpace { session: *session, made: Ok(space()) })
+        Effect::MakeWorkspace { session, .. } => {
+            Some(Command::TakeWorkspace { session: *session, made: Ok(space()) })
         }
-        Effect::KeepSpace { session, .. } => {
+        Effect::CommitWork { session, .. } => {
             let commit = has_work.then(|| "1".repeat(40));
             let kept = KeptWork { commit, ..KeptWork::default() };
-            Some(Command::KeepSpace { session: *session, kept: Ok(kept) })
+            Some(Command::TakeKeptWork { session: *session, kept: Ok(kept) })
         }
         _ => None,
     }
@@ -182,7 +182,7 @@ impl Sim {
                 self.check_rest();
                 return Ok(all);
             };
-            // Commands that follow from an event are never refused: no caller could be told.
+            // Commands that follow from an event are never refused: there is no caller to report it to.
             events = self.tree.decide(self.now, next).unwrap();
         }
     }
@@ -205,7 +205,7 @@ impl Sim {
         self.log.push((at, event.clone()));
     }
 
-    /// Dies here, loses every effect under way, and goes on as `wish` says.
+    /// Crashes, loses every effect in flight, and resumes with the options `wish`.
     pub(crate) fn restart(&mut self, wish: ResumeOptions) -> Vec<Event> {
         let (made, at_once, has_work) = (self.made, self.spaces_at_once, self.has_work);
         let rests = std::mem::take(&mut self.rests);
@@ -270,7 +270,7 @@ impl Sim {
         self.tree.node(session).unwrap()
     }
 
-    pub(crate) fn state(&self, session: SessionId) -> State {
+    pub(crate) fn state(&self, session: SessionId) -> DelegationState {
         self.node(session).state()
     }
 
@@ -307,7 +307,7 @@ impl Sim {
     }
 
     /// Returns how a delegation ended; it must have.
-    pub(crate) fn end(&self, session: SessionId) -> (Outcome, Option<Reason>) {
+    pub(crate) fn end(&self, session: SessionId) -> (Outcome, Option<OutcomeReason>) {
         let ends: Vec<_> = self
             .log
             .iter()
@@ -322,11 +322,11 @@ impl Sim {
         ends.into_iter().next().unwrap()
     }
 
-    pub(crate) fn code(&self, session: SessionId) -> Option<Code> {
+    pub(crate) fn code(&self, session: SessionId) -> Option<ErrorCode> {
         self.end(session).1.map(|reason| reason.code)
     }
 
-    /// Returns how a delegation ended, as a person reads it.
+    /// Returns how a delegation ended, as shown to users.
     pub(crate) fn ended(&self, session: SessionId) -> String {
         let (outcome, reason) = self.end(session);
         reason.map_or_else(
@@ -378,8 +378,8 @@ impl Sim {
             .collect()
     }
 
-    /// Says what holds when nothing is left to decide: what the state says is due is what was started, and no
-    /// command that is due leads to anything. So a process that begins here starts what this one has under way.
+    /// Checks what holds when nothing is left to decide: the due effects are those that were started, and no
+    /// due command produces events. So a process that resumes here starts the effects that this one has in flight.
     fn check_rest(&mut self) {
         let is_over = self.tree.outcome().is_some();
         if is_over || self.is_cut_off || self.tree.nodes().count() > CHECKED_AT_EACH_STEP {
@@ -389,7 +389,7 @@ impl Sim {
         let keys: BTreeSet<EffectKey> = due.effects.iter().map(Effect::key).collect();
         assert_eq!(keys, self.in_flight.keys().cloned().collect(), "due, and under way");
         self.rests.push((self.log.len(), keys));
-        // A run that is being opened has neither handed anything down nor taken a turn.
+        // A run that is being opened has neither delegated nor taken a turn.
         let is_opening = self.tree.nodes().map(|node| node.turn).eq([0]);
         for command in due.commands.into_iter().filter(|_| !is_opening) {
             let events = self.tree.decide(self.now, command.clone());
@@ -397,7 +397,7 @@ impl Sim {
         }
     }
 
-    /// Says what holds in every history, at every step.
+    /// Checks what holds in every history, at every step.
     pub(crate) fn check_invariants(&self) {
         let policy = self.tree.policy();
         let automatic = self.tree.auto_approved();
@@ -412,9 +412,9 @@ impl Sim {
                 node.session,
                 node.turn
             );
-            assert!(node.ledger.holds(), "books of {}: {:?}", node.session, node.ledger);
+            assert!(node.ledger.is_within_cap(), "books of {}: {:?}", node.session, node.ledger);
             assert!(
-                node.reservation().is_none() || node.state() == State::Running,
+                node.reservation().is_none() || node.state() == DelegationState::Running,
                 "{} is {} with a call open",
                 node.session,
                 node.state().word()
@@ -436,7 +436,7 @@ impl Sim {
                     node.session
                 );
                 let bound = parent.deadline().filter(|_| parent.is_live());
-                if let (Some(deadline), State::Running) = (bound, node.state()) {
+                if let (Some(deadline), DelegationState::Running) = (bound, node.state()) {
                     assert!(
                         node.deadline().is_some_and(|own| own <= deadline),
                         "{} may outlast its parent",
@@ -451,7 +451,7 @@ impl Sim {
         }
     }
 
-    /// Returns how often a delegation was taken up again.
+    /// Returns how often a delegation was resumed.
     pub(crate) fn reopenings(&self, session: SessionId) -> usize {
         let of = |event: &Event| matches!(event, Event::Reopened(it) if it.session == session);
         self.log.iter().filter(|(_, event)| of(event)).count()
@@ -462,7 +462,7 @@ impl Sim {
         std::iter::successors(Some(session), |session| self.parents.get(session).copied())
     }
 
-    /// Says what holds once a run is over.
+    /// Checks what holds once a run is over.
     pub(crate) fn check_over(&self) {
         self.check_invariants();
         assert!(self.tree.outcome().is_some(), "the run has no end");
@@ -523,7 +523,7 @@ pub(crate) fn granted(events: &[Event]) -> Vec<SessionId> {
 }
 
 /// Returns the codes of what was refused, in order.
-pub(crate) fn refused(events: &[Event]) -> Vec<Code> {
+pub(crate) fn refused(events: &[Event]) -> Vec<ErrorCode> {
     events
         .iter()
         .filter_map(|event| match event {
@@ -533,7 +533,7 @@ pub(crate) fn refused(events: &[Event]) -> Vec<Code> {
         .collect()
 }
 
-/// Returns a preset with settings a person typed.
+/// Returns a preset with typed settings.
 pub(crate) fn policy(preset: Preset, settings: &[&str]) -> Policy {
     let mut layered = LayeredPolicy::new(preset);
     for setting in settings {
@@ -543,7 +543,7 @@ pub(crate) fn policy(preset: Preset, settings: &[&str]) -> Policy {
     layered.into_policy()
 }
 
-/// Returns `scout` without the question to a person.
+/// Returns `scout` without approval.
 pub(crate) fn scout(settings: &[&str]) -> Policy {
     let mut policy = policy(Preset::Scout, settings);
     policy.approval = ApprovalRule::None;

@@ -9,10 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use adjutant_core::schema::ReturnFormat;
 use adjutant_core::story::{MarkedTask, StoryAssignment, VerifyResult};
 use adjutant_core::tree::EffectsInFlight;
+use adjutant_core::verify::VerifyFacts;
 use adjutant_core::workspace::{MergeConflict, MergedWork};
 use adjutant_core::{
-    Brief, Command, DelegationOrigin, Effect, Event, Outcome, Policy, RequestedTask, ResumeOptions,
-    Rights, SessionId, State, Timestamp, ToldReason, ToolOutput, Tree,
+    AddedMessageReason, Brief, Command, DelegationOrigin, DelegationState, Effect, Event, Outcome,
+    Policy, RequestedTask, ResumeOptions, Rights, SessionId, Timestamp, ToolOutput, Tree,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -49,7 +50,7 @@ enum Act {
     Say { who: Index, text: usize },
     /// An effect is answered, whether or not it was before.
     Answer { which: Index, luck: u8 },
-    /// The process dies and the run goes on.
+    /// The process dies and the run is resumed.
     Restart,
 }
 
@@ -68,12 +69,12 @@ fn stories() -> impl Strategy<Value = StoryAssignment> {
         let task = |nth: usize| MarkedTask {
             description: ["one", "two"][nth].to_owned(),
             hours: 1,
-            verify: (nth == 0).then(|| "make one".to_owned()),
+            verify: (nth == 0).then(|| "make one".into()),
         };
         StoryAssignment {
             id: "US-7".into(),
             title: "Log in".into(),
-            verify: verify.then(|| "make".to_owned()),
+            verify: verify.then(|| "make".into()),
             numbered,
             plan: (0..planned).map(task).collect(),
             ..StoryAssignment::default()
@@ -96,7 +97,7 @@ fn marked(sim: &mut Sim, task: &MarkedTask) -> RequestedTask {
     })
 }
 
-/// Returns what a runtime reports of an effect; none for those the simulator sees to.
+/// Returns the report of a runtime about an effect; `None` for effects that the simulator handles.
 fn report(sim: &mut Sim, effect: &Effect, luck: u8) -> Option<Command> {
     let (session, text) = (effect_of(effect)?, "what came of it".to_owned());
     Some(match effect.clone() {
@@ -104,10 +105,12 @@ fn report(sim: &mut Sim, effect: &Effect, luck: u8) -> Option<Command> {
             let tasks = markers.tasks.iter().map(|task| marked(sim, task)).collect();
             Command::DelegateMarkers { session, turn, tasks, rejected: markers.rejected }
         }
-        Effect::HandUp { origin: DelegationOrigin { turn, index: None, .. }, .. } => {
+        Effect::ReturnResults { origin: DelegationOrigin { turn, index: None, .. }, .. } => {
             Command::TellResults { session, turn, text }
         }
-        Effect::HandUp { origin: DelegationOrigin { turn, index: Some(call), .. }, .. }
+        Effect::ReturnResults {
+            origin: DelegationOrigin { turn, index: Some(call), .. }, ..
+        }
         | Effect::Tool { turn, index: call, .. } => {
             let output = ToolOutput { content: text, ..ToolOutput::default() };
             Command::TakeOutput { session, turn, call, output }
@@ -135,12 +138,17 @@ fn report(sim: &mut Sim, effect: &Effect, luck: u8) -> Option<Command> {
                 VerifyResult::Failed,
                 VerifyResult::NotRun,
             ];
-            Command::TakeCheck { session, check: check[usize::from(luck % 4)], text }
+            Command::TakeCheck {
+                session,
+                check: check[usize::from(luck % 4)],
+                text,
+                facts: VerifyFacts::default(),
+            }
         }
         Effect::Verify { returned, .. } => {
             let text = if luck.is_multiple_of(4) { "It is done." } else { GOOD }.to_owned();
             let call = returned.map(|(number, _)| number);
-            Command::Conclude { session, call, text, artifacts: Vec::new() }
+            Command::Conclude { session, call, text, artifacts: Vec::new(), changed: None }
         }
         _ => return None,
     })
@@ -149,7 +157,7 @@ fn report(sim: &mut Sim, effect: &Effect, luck: u8) -> Option<Command> {
 fn effect_of(effect: &Effect) -> Option<SessionId> {
     match effect {
         Effect::Markers { session, .. }
-        | Effect::HandUp { session, .. }
+        | Effect::ReturnResults { session, .. }
         | Effect::Tool { session, .. }
         | Effect::Delegate { session, .. }
         | Effect::Merge { session, .. }
@@ -180,7 +188,7 @@ fn act(sim: &mut Sim, act: Act) {
             if !asked.is_empty()
                 && let Some(command) = report(sim, which.get(asked), luck)
             {
-                // A parent that has ended hands nothing down.
+                // An ended parent delegates nothing.
                 let _ = sim.submit(command);
             }
         }
@@ -201,7 +209,7 @@ fn play(policy: Policy, story: StoryAssignment, history: Vec<Act>) -> Sim {
     sim
 }
 
-/// Answers every effect that is still of use; says whether there was any.
+/// Answers every effect that is still needed; returns whether there was any.
 fn answer_all(sim: &mut Sim) -> bool {
     let mut any = false;
     for effect in sim.effects.clone() {
@@ -259,7 +267,7 @@ fn check_once(log: &[(Timestamp, Event)]) {
                 assert!(read.insert((*session, *turn)), "read twice: {event:?}");
                 *untold.entry(*session).or_default() += 1;
             }
-            Event::Told { session, nudge: ToldReason::Results, .. } => {
+            Event::Told { session, nudge: AddedMessageReason::Results, .. } => {
                 let left = untold.entry(*session).or_default();
                 *left -= 1;
                 assert!(*left >= 0, "told twice: {event:?}");
@@ -410,7 +418,7 @@ proptest! {
     }
 }
 
-/// A property that meets nothing proves nothing.
+/// Checks that the random stories of the properties contain every kind of event.
 #[test]
 fn random_stories_meet_every_kind_of_event() {
     let mut runner = TestRunner::deterministic();
@@ -435,7 +443,7 @@ fn random_stories_meet_every_kind_of_event() {
                 _ => {}
             }
         }
-        let completed = sim.node(sim.root()).state() == State::Ended(Outcome::Completed);
+        let completed = sim.node(sim.root()).state() == DelegationState::Ended(Outcome::Completed);
         met.insert(format!("completed {completed}"));
     }
     let met: Vec<&str> = met.iter().map(String::as_str).collect();

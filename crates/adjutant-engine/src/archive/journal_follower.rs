@@ -3,7 +3,7 @@
 use adjutant_core::Event;
 use adjutant_store::{JournalPosition, JournalRecord, RunDir};
 
-use crate::archive::{ArchiveError, RunFiles, torn};
+use crate::archive::{ArchiveError, RunFiles, torn_bytes_of};
 
 /// Reads the records that are appended to a run's journal after a position.
 #[derive(Debug)]
@@ -42,14 +42,14 @@ impl JournalFollower {
             visit(&record.map_err(failed)?);
         }
         self.position = reader.position();
-        self.torn = torn(&reader);
+        self.torn = torn_bytes_of(&reader);
         self.seen = self.position.offset + self.torn;
         Ok(self.position != before)
     }
 
     /// Returns the length of an incomplete record at the end, in bytes.
     #[must_use]
-    pub const fn torn(&self) -> u64 {
+    pub const fn torn_bytes(&self) -> u64 {
         self.torn
     }
 }

@@ -13,8 +13,8 @@ use std::time::{Duration, SystemTime};
 use adjutant_core::{Event, RunId, SessionId, Timestamp};
 use adjutant_store::{
     CurrentTime, Durability, FileError, FindRunError, JournalError, JournalPosition, JournalReader,
-    JournalRecord, JournalStamp, JournalTail, Liveness, LockError, OpenJournalError, PruneVerdict,
-    ReadError, Retention, RunDir, StateDir, StateDirError, open_private, prune_run,
+    JournalRecord, JournalStamp, JournalTail, LockError, OpenJournalError, PruneVerdict, ReadError,
+    Retention, RunDir, StateDir, StateDirError, WriterLiveness, open_private, prune_run,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -38,7 +38,7 @@ pub enum ArchiveError {
     #[error("no run has the session {0}")]
     NoSession(SessionId),
     /// Several session ids start with this text.
-    #[error("`{text}` may be any of {count} sessions: {candidates}")]
+    #[error("`{text}` matches {count} sessions: {candidates}")]
     Ambiguous {
         /// The text.
         text: String,
@@ -343,8 +343,8 @@ impl RunFiles {
     /// Returns whether a process has the run locked.
     pub fn liveness(&self) -> Result<RunLiveness, ArchiveError> {
         Ok(match self.folder.liveness()? {
-            Liveness::Live { pid } => RunLiveness::Live { pid },
-            Liveness::Dead | Liveness::NeverLocked => RunLiveness::Dead,
+            WriterLiveness::Live { pid } => RunLiveness::Live { pid },
+            WriterLiveness::Dead | WriterLiveness::NeverLocked => RunLiveness::Dead,
         })
     }
 
@@ -379,7 +379,7 @@ impl RunFiles {
         let mut reading = self.records()?;
         let records = reading.by_ref().collect::<Result<Vec<_>, _>>()?;
         let position = reading.reader.as_ref().map(JournalReader::position);
-        Ok(LoadedJournal { records, torn: reading.torn(), end: position.zip(stamp) })
+        Ok(LoadedJournal { records, torn: reading.torn_bytes(), end: position.zip(stamp) })
     }
 
     /// Returns whether nothing was recorded since `journal` was read.
@@ -443,7 +443,7 @@ impl RunFiles {
             // Best effort: without a checkpoint the next reader starts at the first record.
             let _ = self.folder.save_checkpoint(version, position, &state);
         }
-        Ok((state, JournalFollower::from(self.folder.clone(), position, torn(&reader))))
+        Ok((state, JournalFollower::from(self.folder.clone(), position, torn_bytes_of(&reader))))
     }
 
     /// Appends one record to a run that is not live. The run is locked meanwhile.
@@ -503,8 +503,8 @@ pub struct RunRecords {
 impl RunRecords {
     /// Returns the length of an incomplete record at the end, in bytes. Known once the iterator has ended.
     #[must_use]
-    pub fn torn(&self) -> u64 {
-        self.reader.as_ref().map_or(0, torn)
+    pub fn torn_bytes(&self) -> u64 {
+        self.reader.as_ref().map_or(0, torn_bytes_of)
     }
 }
 
@@ -517,7 +517,7 @@ impl Iterator for RunRecords {
     }
 }
 
-pub(crate) fn torn(reader: &JournalReader<Event>) -> u64 {
+pub(crate) fn torn_bytes_of(reader: &JournalReader<Event>) -> u64 {
     match reader.tail() {
         JournalTail::Clean => 0,
         JournalTail::Torn { bytes, .. } => bytes,
@@ -542,7 +542,7 @@ impl LoadedJournal {
 
     /// Returns the length of an incomplete record at the end, in bytes.
     #[must_use]
-    pub const fn torn(&self) -> u64 {
+    pub const fn torn_bytes(&self) -> u64 {
         self.torn
     }
 }

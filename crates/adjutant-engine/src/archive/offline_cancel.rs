@@ -97,8 +97,8 @@ fn keep_workspaces(tree: &Tree, run: &RunDir, workdir: &Path) -> Vec<Command> {
     };
     due.into_iter()
         .filter_map(|effect| {
-            let Effect::KeepSpace { session, space } = effect else { return None };
-            Some(Command::KeepSpace { session, kept: kept(session, &space) })
+            let Effect::CommitWork { session, space } = effect else { return None };
+            Some(Command::TakeKeptWork { session, kept: kept(session, &space) })
         })
         .collect()
 }
@@ -111,10 +111,10 @@ fn message(tree: &Tree, session: SessionId) -> String {
 /// Makes the updates of the project's task list that are due.
 fn update_marks(tree: &Tree, workdir: &Path) -> Vec<Command> {
     let due = tree.due_marks().filter_map(|effect| {
-        let Effect::Mark { session, mark } = effect else { return None };
+        let Effect::UpdateTaskList { session, mark } = effect else { return None };
         let made = marking::make(workdir, wall_now, &mark);
         let problem = made.as_ref().err().cloned();
-        Some(Command::Mark { session, mark: made.unwrap_or(mark), problem })
+        Some(Command::TakeListUpdate { session, mark: made.unwrap_or(mark), problem })
     });
     due.collect()
 }

@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use adjutant_core::numbers::grouped;
 use adjutant_core::policy::Operation;
 use adjutant_core::schema::TaskSpec;
-use adjutant_core::{AgentName, Assignment, Brief, ContextFile, ContextFileStatus, ModelSpec};
+use adjutant_core::{
+    AgentName, Brief, ContextFile, ContextFileStatus, ModelSpec, SlashCommandAssignment,
+};
 use adjutant_model::Model;
 use adjutant_tools::{
     CONTEXT_CAP_BYTES, ContextFileError, ContextFileState, Masker, Toolbox, load_context,
@@ -110,7 +112,7 @@ pub(crate) struct BriefBuilder {
 
 impl BriefBuilder {
     /// Uses the operation, timeout and context files of a slash command for the tasks it delegates.
-    pub(crate) fn take_assignment(&mut self, assignment: &Assignment) {
+    pub(crate) fn take_assignment(&mut self, assignment: &SlashCommandAssignment) {
         self.operation = assignment.operation;
         self.timeout_s = assignment.timeout_s;
         let agent = assignment.agent.as_deref().map(AgentName::new);
@@ -163,7 +165,7 @@ impl BriefBuilder {
         brief.story = self.separate_work.get(task.prompt.trim()).cloned();
         let role = self.roles.get(agent);
         if let Some(role) = role {
-            role.bound(&mut brief);
+            role.apply_limits(&mut brief);
         }
         if role.is_none_or(|role| role.definition.limits.operation.is_none()) {
             brief.operation = task.operation.unwrap_or(self.operation);
@@ -199,7 +201,8 @@ impl BriefBuilder {
             // One at a time, so that one unusable file does not hide the others.
             let found = match load_context(root, &[&path], CONTEXT_CAP_BYTES, &self.masker) {
                 Ok(files) => {
-                    let found = files.first().map_or(ContextFileStatus::Missing, found);
+                    let found =
+                        files.first().map_or(ContextFileStatus::Missing, context_file_status);
                     loaded.extend(files);
                     found
                 }
@@ -214,7 +217,7 @@ impl BriefBuilder {
     }
 }
 
-fn found(file: &adjutant_tools::ContextFileContent) -> ContextFileStatus {
+fn context_file_status(file: &adjutant_tools::ContextFileContent) -> ContextFileStatus {
     match file.state {
         ContextFileState::Missing => ContextFileStatus::Missing,
         ContextFileState::Loaded { lossy: true, .. } => ContextFileStatus::Lossy,

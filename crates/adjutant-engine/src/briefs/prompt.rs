@@ -1,6 +1,6 @@
 //! The system prompts of the root agent and of subagents.
 
-use adjutant_core::policy::{ContractKind, WorkspaceKind};
+use adjutant_core::policy::{ContractKind, WorkspaceSharing};
 use adjutant_core::write::{EDIT, RUN, WRITE};
 use adjutant_core::{AgentName, Policy, Preset, ToolSet};
 use adjutant_formats::contract::json_format_instruction;
@@ -57,17 +57,25 @@ pub(crate) enum CommandConfinement {
 }
 
 /// Returns the paragraph about the own workspace, for agents that write in one.
-fn own_space(policy: &Policy, tools: &ToolSet, hold: CommandConfinement) -> String {
+fn own_space(
+    policy: &Policy,
+    tools: &ToolSet,
+    hold: CommandConfinement,
+    commands_see: Option<&str>,
+) -> String {
     let writes = [WRITE, EDIT, RUN].iter().any(|tool| tools.contains(tool));
-    if policy.in_place || policy.workspace != WorkspaceKind::Own || !writes {
+    if policy.in_place || policy.workspace != WorkspaceSharing::Own || !writes {
         return String::new();
     }
     let network = if policy.network { "with the network" } else { "without any network" };
     let run = match hold {
         _ if !tools.contains(RUN) => String::new(),
-        CommandConfinement::Sandbox => format!(
-            " Run runs a command there, in a sandbox, {network}; what it starts ends with the call."
-        ),
+        CommandConfinement::Sandbox => {
+            let tools = commands_see.map(|it| format!(" Commands see: {it}.")).unwrap_or_default();
+            format!(
+                " Run runs a command there, in a sandbox, {network}; what it starts ends with the call.{tools}"
+            )
+        }
         CommandConfinement::Unconfined => " Run runs a command there, and nothing confines it: it has all rights of the \
              person you work for. Touch nothing outside your workspace with it, and leave nothing running."
             .to_owned(),
@@ -85,6 +93,7 @@ pub(crate) fn system_prompt(
     policy: &Policy,
     tools: &ToolSet,
     hold: CommandConfinement,
+    commands_see: Option<&str>,
 ) -> String {
     let base = base.unwrap_or(BASE).trim_end();
     let report = match policy.contract {
@@ -93,7 +102,7 @@ pub(crate) fn system_prompt(
         }
         ContractKind::Standard => json_format_instruction(),
     };
-    let space = own_space(policy, tools, hold);
+    let space = own_space(policy, tools, hold, commands_see);
     format!(
         "{base}\n\nYou are a subagent with these tools: {tools}. You cannot do what they do not offer.{space}\n\n\
          Use the Note tool to record important findings as you work. If your context fills up, your notes \

@@ -5,7 +5,7 @@
 
 use adjutant_core::policy::Operation;
 use adjutant_core::schema::AgentCard;
-use adjutant_core::{Brief, Policy, Rights};
+use adjutant_core::{Brief, Policy, Rights, VerifyCommand};
 use adjutant_model::catalogue::{self, catalogue};
 use adjutant_tools::{ContextFileContent, ContextFileState, Masker, render_context};
 
@@ -22,6 +22,8 @@ pub struct AgentRole {
     pub model: Option<String>,
     /// What its file asks for and does not get in this run, with the reasons.
     pub ignored: Vec<String>,
+    /// The command that must succeed before its work counts as done.
+    verify: Option<VerifyCommand>,
     timeout_s: Option<u64>,
     max_output_tokens: Option<u64>,
 }
@@ -42,6 +44,13 @@ impl AgentRole {
         if !missing.is_empty() {
             ignored.push(format!("the policy does not permit {missing}"));
         }
+        let verify = match verify(&definition, &rights) {
+            Ok(verify) => verify,
+            Err(why) => {
+                ignored.push(why);
+                None
+            }
+        };
         let model = match model(&definition, running, allowed) {
             Ok(model) => model,
             Err(why) => {
@@ -52,7 +61,7 @@ impl AgentRole {
         let timeout_s = timeout(&definition, policy);
         let max_output_tokens =
             definition.limits.max_output_tokens.map(|own| own.min(policy.max_output_tokens));
-        Self { definition, rights, model, ignored, timeout_s, max_output_tokens }
+        Self { definition, rights, model, verify, ignored, timeout_s, max_output_tokens }
     }
 
     /// Returns the name and description that are shown to a model that may call this agent.
@@ -88,10 +97,11 @@ impl AgentRole {
     }
 
     /// Copies the limits of the definition into a brief.
-    pub(crate) fn bound(&self, brief: &mut Brief) {
+    pub(crate) fn apply_limits(&self, brief: &mut Brief) {
         let limits = &self.definition.limits;
         brief.max_turns = limits.max_turns;
         brief.artifacts_required = limits.artifacts_required;
+        brief.verify.clone_from(&self.verify);
         brief.operation = limits.operation.unwrap_or_default();
         brief.timeout_wish = self.timeout_s;
         brief.max_output_tokens =
@@ -117,6 +127,24 @@ fn rights(definition: &AgentDefinition, policy: &Policy) -> Rights {
         network: permitted.network && !definition.limits.offline,
         writes: permitted.writes,
     }
+}
+
+/// Returns the verify command of a definition, or why it is ignored.
+fn verify(definition: &AgentDefinition, rights: &Rights) -> Result<Option<VerifyCommand>, String> {
+    let Some(defined) = &definition.verify else { return Ok(None) };
+    let command = &defined.verify.command;
+    if !rights.has_own_space() {
+        return Err(format!(
+            "verify `{command}`: it needs a workspace of the agent's own, which --write gives"
+        ));
+    }
+    if !defined.is_allowed {
+        return Err(format!(
+            "verify `{command}`: the command of a project's file needs your consent; start the run in a \
+             terminal to be asked, or type --verify"
+        ));
+    }
+    Ok(Some(defined.verify.clone()))
 }
 
 /// Returns the model of a definition, or why it is ignored.

@@ -32,7 +32,7 @@ pub enum ControlError {
     #[error("{}", .0.message)]
     Refused(ControlRefusal),
     /// No process works on the run.
-    #[error("no process works on this run")]
+    #[error("the run is not in progress")]
     NotLive,
     /// The run's process is gone and its journal is empty.
     #[error("nothing is recorded: the run never began")]
@@ -41,7 +41,9 @@ pub enum ControlError {
     #[error("the run's process{} does not answer", .0.map(|pid| format!(" {pid}")).unwrap_or_default())]
     Silent(Option<u32>),
     /// The run's process does not answer and cannot be killed, because it is in another pid namespace.
-    #[error("the run's process does not answer and cannot be killed from here")]
+    #[error(
+        "the run's process does not answer and cannot be killed, because it is in another pid namespace (a container)"
+    )]
     Unseen,
     /// Killing the run's process failed.
     #[error(transparent)]
@@ -221,7 +223,7 @@ impl RunFiles {
     }
 }
 
-/// Why one request got no answer.
+/// Why a request on the control socket got no answer, and whether the run may have carried it out.
 enum ExchangeError {
     /// The request was not sent completely, so it was not carried out.
     NotSent,

@@ -36,7 +36,8 @@ pub(crate) struct ControlServer {
     pub(crate) over: watch::Receiver<bool>,
 }
 
-/// An accepted connection.
+/// A client's connection to the control socket: the task that serves it, and whether it waits for an answer of
+/// the run.
 struct ControlConnection {
     task: AbortHandle,
     is_waiting: Arc<AtomicBool>,

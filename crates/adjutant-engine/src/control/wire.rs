@@ -1,6 +1,6 @@
 //! The messages of the control socket: one JSON object per line in both directions.
 
-use adjutant_core::{Code, Command, Refusal, RunId, SessionId};
+use adjutant_core::{Command, ErrorCode, Refusal, RunId, SessionId};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -102,7 +102,7 @@ impl ControlRequest {
     }
 }
 
-/// Whether a run is still at work.
+/// Whether a run has ended, as its own process answers on the control socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunState {
@@ -145,7 +145,7 @@ impl ControlAnswer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ControlRefusal {
     /// The error code, as in returns.
-    pub code: Code,
+    pub code: ErrorCode,
     /// What is wrong.
     pub message: String,
     /// What to do.
@@ -156,12 +156,12 @@ impl ControlRefusal {
     pub(crate) fn unreadable(message: String) -> Self {
         let recommendation =
             format!(r#"Send one line of at most {MAX_LINE} bytes: {{"v":1,"do":"ping"}}."#);
-        Self { code: Code::ValidationFailed, message, recommendation }
+        Self { code: ErrorCode::ValidationFailed, message, recommendation }
     }
 
     pub(crate) fn over() -> Self {
         Self {
-            code: Code::UnknownParent,
+            code: ErrorCode::UnknownParent,
             message: "the run has ended".into(),
             recommendation: "`adjutant result` shows what came of it.".into(),
         }
@@ -169,7 +169,7 @@ impl ControlRefusal {
 
     pub(crate) fn busy() -> Self {
         Self {
-            code: Code::QueueFull,
+            code: ErrorCode::QueueFull,
             message: "too many requests at the same time".into(),
             recommendation: "Try again in a moment.".into(),
         }

@@ -42,7 +42,7 @@ impl RunOpening {
     }
 }
 
-/// Where in the tree an agent works.
+/// Whether an agent is the root of its run or a subagent, which decides the tools that it is offered.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AgentPosition {
     /// The root agent.
@@ -156,11 +156,13 @@ impl Engine {
 
     fn system_of(&self, tools: &[ToolSpec]) -> String {
         let offered = ToolSet::new(tools.iter().map(|tool| tool.name.as_str()));
-        let hold = match self.terms() {
+        let terms = self.terms();
+        let hold = match &terms {
             Some(terms) if terms.sandbox_off => CommandConfinement::Unconfined,
             Some(_) | None => CommandConfinement::Sandbox,
         };
-        system_prompt(self.system.as_deref(), &self.policy, &offered, hold)
+        let tools = terms.as_ref().and_then(|terms| terms.commands_see.as_deref());
+        system_prompt(self.system.as_deref(), &self.policy, &offered, hold, tools)
     }
 
     /// Returns whether other agents can call this one by name.

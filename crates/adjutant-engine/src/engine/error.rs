@@ -23,7 +23,7 @@ pub enum EngineError {
     #[error(transparent)]
     Context(#[from] ContextFileError),
     /// A tool of the embedding program has the name of another tool.
-    #[error("there is a tool named `{0}` already")]
+    #[error("two tools have the name `{0}`")]
     ToolName(String),
     /// The call was refused as a whole, before anything happened.
     #[error(transparent)]
@@ -44,7 +44,9 @@ pub enum EngineError {
     #[error("the run stopped: its journal cannot be written")]
     Journal(#[from] JournalError),
     /// The journal's thread ended without an error.
-    #[error("the run stopped: the journal's writer is gone")]
+    #[error(
+        "the run stopped: the thread that writes its journal ended unexpectedly; this is a bug in Adjutant"
+    )]
     JournalGone,
     /// The callback of [`crate::Engine::on_created`] failed, so the run was not started.
     #[error("cannot report the new run to the process that started it")]
@@ -67,7 +69,7 @@ pub enum EngineError {
         problem: String,
     },
     /// Agents that write cannot get workspaces.
-    #[error("no workspaces: {0}")]
+    #[error("cannot create workspaces: {0}")]
     Workspaces(String),
     /// A bug in Adjutant: the core does not accept its own event.
     #[error("internal error: {0}")]

@@ -16,7 +16,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use adjutant_core::policy::{Operation, WorkspaceKind};
+use adjutant_core::policy::{Operation, WorkspaceSharing};
 use adjutant_core::schema::TaskSpec;
 use adjutant_core::workspace::WorkspaceTerms;
 use adjutant_core::{
@@ -50,6 +50,8 @@ pub use setup::{EngineSetup, Goal, RunHost};
 pub struct RunPreview {
     /// The grants and refusals, and the question a person would be asked.
     pub events: Vec<Event>,
+    /// The tools that commands of agents see, if agents have workspaces of their own.
+    pub commands_see: Option<String>,
 }
 
 /// The result of a run that has ended.
@@ -82,7 +84,7 @@ pub struct Engine {
     note: Option<CreatedCallback>,
     /// The depth of the root; see [`Engine::at_depth`].
     base_depth: u64,
-    /// Dropped when the run has ended; see [`Engine::holding`].
+    /// Dropped when the run has ended; see [`Engine::with_guard`].
     guard: Option<RunGuard>,
     /// The run's id, if it was chosen before this process started.
     run: Option<RunId>,
@@ -216,7 +218,7 @@ impl Engine {
     /// Holds `guard`, such as a place among live runs, until the run has ended. It is dropped before the end is
     /// written to the journal, so a reader that sees the end can rely on the release.
     #[must_use]
-    pub fn holding(mut self, guard: impl Send + 'static) -> Self {
+    pub fn with_guard(mut self, guard: impl Send + 'static) -> Self {
         self.guard = Some(Box::new(guard));
         self
     }
@@ -232,6 +234,7 @@ impl Engine {
         }
         if let Some(toolbox) = Arc::get_mut(&mut self.brief_builder.toolbox) {
             setup.read_only.iter().for_each(|folder| toolbox.make_read_only(folder));
+            toolbox.set_tool_availability(setup.tool_availability());
         }
         self.spaces = Some(setup);
         self
@@ -255,13 +258,14 @@ impl Engine {
         let mut setup = self.spaces.clone().ok_or_else(missing)?;
         setup.bounds.disk_bytes = self.policy.workspace_bytes;
         setup.bounds.entries = self.policy.workspace_entries;
+        setup.disk_bytes = Some(self.policy.disk_bytes);
         let all =
             setup.open(&self.workdir, self.policy.network).map_err(EngineError::Workspaces)?;
         Ok(Some((all, setup)))
     }
 
     fn gives_spaces(&self) -> bool {
-        self.policy.workspace == WorkspaceKind::Own && !self.policy.in_place
+        self.policy.workspace == WorkspaceSharing::Own && !self.policy.in_place
     }
 
     /// Returns the workspace settings to record, if agents have their own workspaces.
@@ -301,7 +305,11 @@ impl Engine {
     ) -> Result<RunPreview, EngineError> {
         let commands = self.delegation_commands(self.ids.run()?, &briefs, concurrency)?;
         let events = RunOpening::decide(commands)?.decided.pop().unwrap_or_default();
-        Ok(RunPreview { events })
+        Ok(RunPreview { events, commands_see: self.commands_see() })
+    }
+
+    fn commands_see(&self) -> Option<String> {
+        self.terms().and_then(|terms| terms.commands_see)
     }
 
     /// Returns what the core would decide about a goal before the root agent's first turn, without starting a run.
@@ -317,7 +325,7 @@ impl Engine {
                 events.push(event);
             }
         }
-        Ok(RunPreview { events })
+        Ok(RunPreview { events, commands_see: self.commands_see() })
     }
 
     /// Delegates `briefs` and waits until all have ended.
@@ -364,7 +372,7 @@ impl Engine {
                 opened => break (opened?, opening, spaces),
             }
         };
-        let opened = opened.noted(self.note.take())?;
+        let opened = opened.call_created_callback(self.note.take())?;
         let OpenRun { id, folder, journal, durable, lock } = opened;
         let wall = self.ids.wall;
         let spaces = spaces.map(|(all, setup)| Arc::new(RunWorkspaces::new(all, setup, id, wall)));

@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use adjutant_core::story::StoryAssignment;
-use adjutant_core::workspace::{OwnWorkspaceKind, WorkspaceTerms};
+use adjutant_core::workspace::{WorkspaceKind, WorkspaceTerms};
 use adjutant_core::{
-    AgentName, Command, Conversation, Event, Node, Outcome, Policy, ResumeOptions, Rights, RunId,
-    SessionId, State, Timestamp, Tree,
+    AgentName, Command, Conversation, DelegationState, Event, Node, Outcome, Policy, ResumeOptions,
+    Rights, RunId, SessionId, Timestamp, Tree,
 };
 use adjutant_store::{JournalRecord, RunLock};
 
@@ -19,7 +19,7 @@ use crate::control::ControlListener;
 use crate::engine::storage::OpenRun;
 use crate::engine::{Engine, EngineError, FinishedRun, RunHost};
 use crate::runner::clock::RunClock;
-use crate::runner::effects::writing::look;
+use crate::runner::effects::writing::check_interrupted_writes;
 use crate::runner::{EffectContext, Runner};
 use crate::workspaces::RunWorkspaces;
 
@@ -103,7 +103,7 @@ impl LoadedJournal {
                     past.story = Some(StoryAssignment::clone(story));
                 }
                 (Event::SpaceMade { space, .. }, Some(past)) => {
-                    past.has_overlays |= space.kind == OwnWorkspaceKind::Overlay;
+                    past.has_overlays |= space.kind == WorkspaceKind::Overlay;
                 }
                 _ => {}
             }
@@ -192,7 +192,9 @@ impl Engine {
             say: wish.say,
             timeout_s: wish.timeout_s,
             handovers,
-            write_findings: look(&runner.tree, &|session| runner.tool_site(session)),
+            write_findings: check_interrupted_writes(&runner.tree, &|session| {
+                runner.tool_site(session)
+            }),
             terms,
             limits: wish.limits,
         };
@@ -288,10 +290,10 @@ fn why_nothing_resumes(
     };
     match tree.node(session).map(Node::state) {
         None => format!("{session} is not part of the run"),
-        Some(State::Ended(Outcome::Blocked)) => {
+        Some(DelegationState::Ended(Outcome::Blocked)) => {
             format!("{session} is blocked by a question; answer it with --say TEXT")
         }
-        Some(State::Ended(Outcome::Completed)) => {
+        Some(DelegationState::Ended(Outcome::Completed)) => {
             format!("{session} is completed; say what is left to do with --say TEXT")
         }
         Some(state) => format!("{session} is {} and cannot be resumed", state.word()),

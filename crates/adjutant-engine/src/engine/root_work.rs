@@ -7,18 +7,18 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use adjutant_core::story::StoryAssignment;
-use adjutant_core::{Assignment, Command, Policy};
+use adjutant_core::{Command, Policy, SlashCommandAssignment};
 
 use super::Engine;
 
-/// The work of the root agent.
+/// What the root agent works on besides its goal: nothing, a slash command or a story.
 #[derive(Clone, Debug, Default)]
 pub(super) enum RootWork {
     /// Only its goal.
     #[default]
     Goal,
     /// A slash command.
-    SlashCommand(Box<Assignment>),
+    SlashCommand(Box<SlashCommandAssignment>),
     /// A story of a PRD.
     Story(Box<StoryAssignment>),
 }
@@ -49,7 +49,7 @@ impl RootWork {
     }
 
     /// Returns the assignment, if the work is a slash command.
-    pub(super) fn assignment(&self) -> Option<&Assignment> {
+    pub(super) fn assignment(&self) -> Option<&SlashCommandAssignment> {
         match self {
             Self::SlashCommand(assignment) => Some(assignment),
             Self::Goal | Self::Story(_) => None,
@@ -74,7 +74,7 @@ impl Engine {
     /// Sets the slash command that the run carries out. Its operation and timeout apply to tasks whose agent
     /// definition has none; the root agent gets the longest timeout of that operation.
     #[must_use]
-    pub fn with_assignment(mut self, assignment: Assignment) -> Self {
+    pub fn with_assignment(mut self, assignment: SlashCommandAssignment) -> Self {
         self.brief_builder.take_assignment(&assignment);
         self.root_work = RootWork::SlashCommand(Box::new(assignment));
         self

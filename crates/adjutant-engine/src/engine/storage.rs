@@ -35,7 +35,10 @@ pub(crate) type CreatedCallback = Box<dyn FnOnce(RunId, &Path) -> io::Result<()>
 
 impl OpenRun {
     /// Calls the callback. If it fails, the run's directory is removed again.
-    pub(crate) fn noted(self, note: Option<CreatedCallback>) -> Result<Self, EngineError> {
+    pub(crate) fn call_created_callback(
+        self,
+        note: Option<CreatedCallback>,
+    ) -> Result<Self, EngineError> {
         let (Some(note), Some(folder)) = (note, &self.folder) else { return Ok(self) };
         if let Err(error) = note(self.id, folder.path()) {
             let folder = folder.clone();

@@ -2,10 +2,11 @@
 //!
 //! Invariant: restored settings never permit more than the recorded ones.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use adjutant_core::workspace::WorkspaceTerms;
-use adjutant_workspace::Repository;
+use adjutant_workspace::toolchains::{FoundToolchain, SYSTEM_TOOLCHAIN};
+use adjutant_workspace::{Repository, without_dots};
 
 use crate::error_chain::error_chain;
 use crate::workspaces::WorkspaceSetup;
@@ -22,7 +23,17 @@ impl WorkspaceSetup {
             include_ignored: named.collect(),
             grants: texts(&self.grants),
             sandbox_off: self.sandbox_off,
+            toolchains: self
+                .toolchains
+                .iter()
+                .filter(|it| it.name != SYSTEM_TOOLCHAIN)
+                .map(|it| it.name.to_owned())
+                .collect(),
+            toolchains_off: self.toolchains_off.clone(),
+            no_toolchains: self.no_toolchains,
+            commands_see: self.commands_see(),
             merge: self.merge,
+            verify: self.verify.clone(),
         }
     }
 
@@ -32,6 +43,16 @@ impl WorkspaceSetup {
         self.include_ignored = terms.include_ignored.iter().map(PathBuf::from).collect();
         self.sandbox_off = terms.sandbox_off;
         self.merge = terms.merge;
+        // A journal of a version that knew no toolchains names none, and then the run gets none.
+        let is_recorded = |it: &FoundToolchain| terms.toolchains.iter().any(|name| name == it.name);
+        self.toolchains.retain(|it| it.name == SYSTEM_TOOLCHAIN || is_recorded(it));
+        self.no_toolchains |= terms.no_toolchains;
+        for name in &terms.toolchains_off {
+            if !self.toolchains_off.contains(name) {
+                self.toolchains_off.push(name.clone());
+            }
+        }
+        self.verify.clone_from(&terms.verify);
         // If the directory was replaced by a symbolic link, the link's author would choose what commands can read.
         let is_same = |path: &Path| path.canonicalize().is_ok_and(|now| now == path);
         let mut lost = Vec::new();
@@ -48,8 +69,9 @@ impl WorkspaceSetup {
         lost
     }
 
-    /// Converts the ignored directories to include to paths relative to the repository at `tree`. Returns a warning
-    /// for each that is dropped or unusual. Without a repository nothing is changed; opening workspaces reports that.
+    /// Converts the ignored directories to include, which are relative to `tree`, to paths relative to the top of its
+    /// repository. Returns a warning for each that is dropped or unusual. Without a repository nothing is changed;
+    /// opening workspaces reports that.
     pub fn resolve_included(&mut self, tree: &Path) -> Vec<String> {
         if self.include_ignored.is_empty() {
             return Vec::new();
@@ -66,7 +88,7 @@ impl WorkspaceSetup {
             }
         };
         for typed in &self.include_ignored {
-            let Some(path) = within(top, typed) else {
+            let Some(path) = relative_to_top(top, &all.subfolder().join(typed)) else {
                 let (typed, top) = (typed.display(), top.display());
                 strange
                     .push(format!("{typed} is outside the repository {top} and is not included"));
@@ -86,20 +108,8 @@ impl WorkspaceSetup {
 }
 
 /// Returns a path relative to the repository's top directory; `None` for a path outside or the top itself.
-fn within(top: &Path, typed: &Path) -> Option<PathBuf> {
-    let mut path = PathBuf::new();
-    for part in top.join(typed).strip_prefix(top).ok()?.components() {
-        match part {
-            Component::CurDir => {}
-            Component::ParentDir => {
-                if !path.pop() {
-                    return None;
-                }
-            }
-            Component::Normal(name) => path.push(name),
-            Component::RootDir | Component::Prefix(_) => return None,
-        }
-    }
+fn relative_to_top(top: &Path, typed: &Path) -> Option<PathBuf> {
+    let path = without_dots(top.join(typed).strip_prefix(top).ok()?)?;
     (!path.as_os_str().is_empty()).then_some(path)
 }
 
@@ -129,7 +139,7 @@ mod tests {
             ("/etc", None),
             ("/repository", None),
         ] {
-            assert_eq!(within(top, Path::new(typed)), path.map(PathBuf::from), "{typed}");
+            assert_eq!(relative_to_top(top, Path::new(typed)), path.map(PathBuf::from), "{typed}");
         }
     }
 
@@ -140,6 +150,30 @@ mod tests {
         let mut setup = WorkspaceSetup::new(PathBuf::from("/state"));
         setup.include_ignored = vec![PathBuf::from("target"), odd];
         assert_eq!(setup.terms().include_ignored, ["target"]);
+    }
+
+    #[test]
+    fn a_resumed_run_sees_only_the_toolchains_it_was_started_with() {
+        let named = |names: &[&'static str]| {
+            let one = |name: &&'static str| FoundToolchain { name, ..FoundToolchain::default() };
+            names.iter().map(one).collect::<Vec<_>>()
+        };
+        let mut before = WorkspaceSetup::new(PathBuf::from("/state"));
+        before.toolchains = named(&["rust", SYSTEM_TOOLCHAIN]);
+        before.toolchains_off = vec!["go".to_owned()];
+        let mut after = WorkspaceSetup::new(PathBuf::from("/state"));
+        after.toolchains = named(&["rust", "node (nvm)", SYSTEM_TOOLCHAIN]);
+        after.toolchains_off = vec!["maven".to_owned()];
+        after.restore(&before.terms());
+        assert_eq!(after.toolchains, named(&["rust", SYSTEM_TOOLCHAIN]));
+        assert_eq!(after.toolchains_off, ["maven", "go"]);
+        assert!(!after.no_toolchains);
+        // A journal of an earlier version.
+        after.restore(&WorkspaceTerms::default());
+        assert_eq!(after.toolchains, named(&[SYSTEM_TOOLCHAIN]));
+        before.no_toolchains = true;
+        after.restore(&before.terms());
+        assert!(after.no_toolchains);
     }
 
     #[test]

@@ -12,7 +12,7 @@ impl RegistryHandle {
     /// Returns whether a person agreed to the text with this digest; false if the registry cannot be read.
     #[must_use]
     pub fn has_consent(&self, digest: &str) -> bool {
-        self.look().is_ok_and(|registry| registry.has_consent(digest))
+        self.read_unlocked().is_ok_and(|registry| registry.has_consent(digest))
     }
 
     /// Records that a person agreed to the text with this digest.
@@ -28,7 +28,7 @@ impl RegistryHandle {
     #[must_use]
     pub fn lacking_consents(&self, prd: &Path) -> Vec<String> {
         // Without a lock: this query must not write into the person's tree.
-        let Ok(found) = PrdFile::look(prd) else { return Vec::new() };
+        let Ok(found) = PrdFile::read_unlocked(prd) else { return Vec::new() };
         let wishes = found.consent_requests();
         let place = prd.canonicalize().unwrap_or_else(|_| prd.to_owned());
         let is_allowed = || self.has_consent(&wishes.digest_at(place.as_os_str().as_bytes()));

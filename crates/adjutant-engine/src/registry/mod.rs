@@ -1,7 +1,7 @@
 //! The registry on disk: state that is shared between runs and processes, in `registry.jsonl`.
 //!
 //! [`RegistryHandle::submit`] locks the file, folds it, releases what dead processes held, asks
-//! [`Registry::decide`], appends and unlocks. [`RegistryHandle::look`] only reads. No file is opened before the
+//! [`Registry::decide`], appends and unlocks. [`RegistryHandle::read_unlocked`] only reads. No file is opened before the
 //! first of these calls.
 //!
 //! A process that holds something has its own lock file, which the kernel unlocks when the process ends.
@@ -19,12 +19,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use adjutant_core::registry::HolderId;
 use adjutant_core::{Registry, RegistryCommand, RegistryEvent, RegistryRefusal};
 use adjutant_store::{
-    Durability, FileError, HolderLock, JournalRecord, LockedLog, SharedLog, SharedLogError,
+    Durability, FileError, JournalRecord, LivenessLock, LockedLog, SharedLog, SharedLogError,
 };
 
 use crate::runner::clock::{WallClock, wall_now};
 
-pub use questions::question_id;
+pub use questions::{MergeQuestion, question_id};
 pub use story_claim::story_key;
 pub use story_runs::StoryOutcome;
 
@@ -44,7 +44,7 @@ pub enum RegistryUnavailable {
     #[error(transparent)]
     File(#[from] FileError),
     /// No random name can be made for the lock file.
-    #[error("cannot draw a random name")]
+    #[error("cannot read random bytes from the operating system")]
     Random(#[from] getrandom::Error),
 }
 
@@ -55,7 +55,7 @@ pub enum RegistryError {
     #[error(transparent)]
     Refused(#[from] RegistryRefusal),
     /// The registry cannot be read or written.
-    #[error("the registry of runs cannot be used")]
+    #[error("cannot read or write the registry of runs")]
     Unavailable(#[from] RegistryUnavailable),
 }
 
@@ -71,7 +71,7 @@ struct RegistryFile {
     log: SharedLog,
     wall: WallClock,
     // A std mutex: held while the lock file is made, never across an await.
-    holder: Mutex<Option<(HolderId, HolderLock)>>,
+    holder: Mutex<Option<(HolderId, LivenessLock)>>,
 }
 
 impl RegistryHandle {
@@ -95,18 +95,18 @@ impl RegistryHandle {
     ///
     /// Why the lock file could not be made.
     pub fn holder(&self) -> Result<HolderId, RegistryUnavailable> {
-        let mut holder = self.own();
+        let mut holder = self.lock_own_holder();
         if let Some((id, _)) = &*holder {
             return Ok(id.clone());
         }
         let mut bytes = [0; 8];
         getrandom::fill(&mut bytes)?;
         let name: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        let lock = HolderLock::take(&self.shared.home, &name)?;
+        let lock = LivenessLock::take(&self.shared.home, &name)?;
         Ok(holder.insert((HolderId::new(name), lock)).0.clone())
     }
 
-    fn own(&self) -> MutexGuard<'_, Option<(HolderId, HolderLock)>> {
+    fn lock_own_holder(&self) -> MutexGuard<'_, Option<(HolderId, LivenessLock)>> {
         self.shared.holder.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -116,7 +116,7 @@ impl RegistryHandle {
     /// # Errors
     ///
     /// Why it cannot be read.
-    pub fn look(&self) -> Result<Registry, RegistryUnavailable> {
+    pub fn read_unlocked(&self) -> Result<Registry, RegistryUnavailable> {
         let mut fold = RegistryFold::default();
         self.shared.log.read(|record| fold.apply(&record))?;
         let command = fold.is_empty.then(|| import::command(&self.shared.home));
@@ -135,7 +135,7 @@ impl RegistryHandle {
     ///
     /// Why its lock file cannot be read.
     pub fn is_alive(&self, holder: &HolderId) -> Result<bool, RegistryUnavailable> {
-        Ok(HolderLock::is_held(&self.shared.home, holder.as_str())?)
+        Ok(LivenessLock::is_held(&self.shared.home, holder.as_str())?)
     }
 
     /// Decides a command and appends the events to the log before it returns.
@@ -147,7 +147,7 @@ impl RegistryHandle {
     /// The refusal, or why the registry cannot be used. Nothing has changed then.
     pub fn submit(&self, command: RegistryCommand) -> Result<Vec<RegistryEvent>, RegistryError> {
         let mut turn = LockedRegistry::begin(&self.shared)?;
-        if let Some((holder, _)) = &*self.own() {
+        if let Some((holder, _)) = &*self.lock_own_holder() {
             turn.join(holder)?;
         }
         let events = match turn.decide(command) {
@@ -237,7 +237,7 @@ impl<'a> LockedRegistry<'a> {
         }
         let holders: Vec<HolderId> = turn.registry.holders().map(|(id, _)| id.clone()).collect();
         for holder in holders {
-            if !HolderLock::is_held(&shared.home, holder.as_str())? {
+            if !LivenessLock::is_held(&shared.home, holder.as_str())? {
                 // Refused only for an unknown holder, and this one was just listed.
                 let _ = turn.decide(RegistryCommand::HolderGone { holder });
             }
@@ -271,7 +271,7 @@ impl<'a> LockedRegistry<'a> {
         if self.log.records() > MAX_RECORDS {
             let is_known =
                 |name: &str| self.registry.holders().any(|(holder, _)| holder.as_str() == name);
-            HolderLock::sweep(&self.shared.home, is_known);
+            LivenessLock::sweep(&self.shared.home, is_known);
             // Best effort: the events are on disk, and a later call replaces the log.
             let _ = self.log.replace(self.wall_ms, &self.registry.checkpoint());
         }

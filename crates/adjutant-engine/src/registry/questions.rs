@@ -23,6 +23,46 @@ pub fn question_id(hash: &str) -> String {
     hash.chars().filter(char::is_ascii_alphanumeric).take(NAMED_BY).collect()
 }
 
+/// How long a question about a merge stays open, in milliseconds.
+const MERGE_QUESTION_MS: u64 = 15 * 60 * 1000;
+
+/// A client's question whether results may be merged into the user's files.
+///
+/// Unlike other questions it is in no journal: the run has usually ended. The registry has all of it, and whoever
+/// approves it merges exactly these commits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MergeQuestion {
+    /// The id of the run or session whose results are meant.
+    pub name: String,
+    /// The commits of all its results, in order.
+    pub commits: Vec<String>,
+}
+
+impl MergeQuestion {
+    /// Returns the text that identifies the question in the registry.
+    #[must_use]
+    pub fn hash(&self) -> String {
+        format!("{}{MERGE_MARK}{}", self.commits.join("."), self.name)
+    }
+
+    /// Reads a question from the text that identifies it. `None` if it is about something else.
+    #[must_use]
+    pub fn parse(hash: &str) -> Option<Self> {
+        let (commits, name) = hash.split_once(MERGE_MARK)?;
+        let commits = commits.split('.').map(str::to_owned).collect();
+        Some(Self { name: name.to_owned(), commits })
+    }
+
+    /// Returns for how many more milliseconds a question that was asked at `asked_ms` is open.
+    #[must_use]
+    pub const fn left_ms(asked_ms: u64, now_ms: u64) -> u64 {
+        MERGE_QUESTION_MS.saturating_sub(now_ms.saturating_sub(asked_ms))
+    }
+}
+
+/// Separates the commits from the name. The hashes of other questions are hexadecimal.
+const MERGE_MARK: &str = ":merge:";
+
 impl RegistryHandle {
     /// Registers a question that a run has recorded, with a new approval code.
     ///
@@ -41,7 +81,7 @@ impl RegistryHandle {
     ///
     /// Why the registry cannot be read.
     pub fn open_questions(&self) -> Result<Vec<(String, QuestionPointer)>, RegistryUnavailable> {
-        let registry = self.look()?;
+        let registry = self.read_unlocked()?;
         let all = registry.questions().map(|(id, question)| (id.to_owned(), question.clone()));
         let mut all: Vec<_> = all.collect();
         for (id, question) in import::questions(&self.shared.home) {

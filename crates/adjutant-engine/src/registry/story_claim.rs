@@ -10,12 +10,12 @@ use adjutant_core::RegistryCommand;
 use adjutant_core::registry::StoryKey;
 
 use super::{RegistryError, RegistryHandle, RegistryUnavailable, ReleaseOnDrop};
-use crate::prd::resolved;
+use crate::prd::with_canonical_dir;
 
 /// Returns the registry key of a story of the PRD at `prd`.
 #[must_use]
 pub fn story_key(prd: &Path, story: &str) -> StoryKey {
-    StoryKey { prd: resolved(prd).to_string_lossy().into_owned(), id: story.to_owned() }
+    StoryKey { prd: with_canonical_dir(prd).to_string_lossy().into_owned(), id: story.to_owned() }
 }
 
 impl RegistryHandle {
@@ -38,7 +38,7 @@ impl RegistryHandle {
     ///
     /// Why the registry cannot be read.
     pub fn is_story_claimed(&self, prd: &Path, story: &str) -> Result<bool, RegistryUnavailable> {
-        let registry = self.look()?;
+        let registry = self.read_unlocked()?;
         match registry.story_holder(&story_key(prd, story)) {
             Some((holder, _)) => self.is_alive(holder),
             None => Ok(false),

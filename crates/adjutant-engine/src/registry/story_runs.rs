@@ -72,7 +72,7 @@ impl RegistryHandle {
         prd: &Path,
         story: &str,
     ) -> Result<Option<Vec<StoryRun>>, RegistryUnavailable> {
-        let (registry, key) = (self.look()?, story_key(prd, story));
+        let (registry, key) = (self.read_unlocked()?, story_key(prd, story));
         let is_complete = registry.has_imported_story_runs(&key.prd);
         Ok(is_complete.then(|| registry.story_runs(&key).cloned().collect()))
     }

@@ -20,7 +20,7 @@ impl KeptResults {
             usual.replacen('/', "-", 1),
         ];
         let mut wanted = wanted.iter().filter(|name| is_branch_name(name));
-        if let Some(name) = wanted.find_map(|name| free(&branches, name, &result.commit)) {
+        if let Some(name) = wanted.find_map(|name| unused_name(&branches, name, &result.commit)) {
             result.branch = name;
         }
     }
@@ -28,7 +28,7 @@ impl KeptResults {
 
 /// Returns the first of `NAME`, `NAME-2`, … that is at this commit already, else the first that is free; `None`
 /// if a branch has the name of a parent directory.
-fn free(branches: &BTreeMap<String, ObjectId>, name: &str, commit: &str) -> Option<String> {
+fn unused_name(branches: &BTreeMap<String, ObjectId>, name: &str, commit: &str) -> Option<String> {
     // Git stores branches as files, so `a/b` and `a` cannot both exist.
     let folders = name.match_indices('/').filter_map(|(at, _)| name.get(..at));
     if folders.into_iter().any(|folder| branches.contains_key(folder)) {
@@ -73,7 +73,7 @@ mod tests {
                 (word.trim_end_matches('!').to_owned(), ObjectId::parse(at).unwrap())
             };
             let branches = there.split_whitespace().map(branch).collect();
-            let found = free(&branches, "adjutant/A", &ours);
+            let found = unused_name(&branches, "adjutant/A", &ours);
             assert_eq!(found.as_deref(), expected, "{there:?}");
         }
     }

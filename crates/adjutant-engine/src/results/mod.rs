@@ -26,7 +26,8 @@ use adjutant_workspace::{
     Git, KeptRef, ObjectId, Repository, ResultRef, forget_applied, with_link_targets,
 };
 
-pub use disk_usage::{DiskUsage, disk_usage};
+pub use adjutant_workspace::DiskUsage;
+pub use disk_usage::{disk_usage, merges_disk_usage};
 pub use machine::{MachineCapabilities, probe_machine};
 
 /// The directory of workspaces below the state directory.
@@ -46,7 +47,7 @@ pub enum ResultsError {
     Apply(#[from] ApplyError),
 }
 
-/// A kept result.
+/// A subagent's committed work: its ref, its commit, and whether HEAD or a branch contains it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptResult {
     /// The session that made it; `None` if the ref is not named after a session.
@@ -100,7 +101,7 @@ pub enum ResultLocation {
     Gone,
 }
 
-/// What undoing a merge came to.
+/// What `merge --undo` did with one result.
 #[derive(Debug)]
 pub enum UnmergeOutcome {
     /// The files have the content from before the merge.
@@ -219,7 +220,7 @@ impl KeptResults {
     ///
     /// Git failed.
     pub fn diff(&self, result: &KeptResult, paths: &[PathBuf]) -> Result<Diff, ResultsError> {
-        let (base, commit) = self.ends(result)?;
+        let (base, commit) = self.base_and_tip(result)?;
         Ok(self.repository.diff_within(&base, &commit, paths)?)
     }
 
@@ -233,7 +234,7 @@ impl KeptResults {
         result: &KeptResult,
         what: PatchOptions<'_>,
     ) -> Result<(Vec<u8>, bool), ResultsError> {
-        let (base, commit) = self.ends(result)?;
+        let (base, commit) = self.base_and_tip(result)?;
         Ok(self.repository.patch_of(&base, &commit, what)?)
     }
 
@@ -301,7 +302,7 @@ impl KeptResults {
         // A merge that another merge changed again can be undone only after that one, so this repeats.
         loop {
             let mut went_on = false;
-            let names = self.repository.applied()?;
+            let names = self.repository.applied_results()?;
             for (commit, fate) in commits.iter().zip(&mut done) {
                 for name in applications(&names, commit) {
                     match (self.repository.undo(name), &*fate) {
@@ -330,7 +331,7 @@ impl KeptResults {
     ///
     /// The journals of merges could not be read.
     pub fn is_applied(&self, commit: &str) -> Result<bool, ResultsError> {
-        Ok(!applications(&self.repository.applied()?, commit).is_empty())
+        Ok(!applications(&self.repository.applied_results()?, commit).is_empty())
     }
 
     /// Returns where the work of each of these commits is now. The number of git calls does not depend on theirs.
@@ -338,16 +339,16 @@ impl KeptResults {
     /// # Errors
     ///
     /// Git failed.
-    pub fn whereabouts(&self, commits: &[String]) -> Result<Vec<ResultLocation>, ResultsError> {
+    pub fn locate_commits(&self, commits: &[String]) -> Result<Vec<ResultLocation>, ResultsError> {
         let asked: Vec<ObjectId> = commits.iter().filter_map(|it| ObjectId::parse(it)).collect();
         // First, because another repository may be at this path now.
         let present = self.repository.existing_commits(&asked)?;
-        let applied = self.repository.applied()?;
+        let applied = self.repository.applied_results()?;
         let is_applied = |it: &ObjectId| !applications(&applied, it.as_str()).is_empty();
         let there = asked.iter().filter(|it| present.contains(it));
         let (recorded, mut open): (Vec<_>, Vec<_>) = there.cloned().partition(is_applied);
         // A merge that is recorded may have been reverted by a checkout or stash since.
-        open.extend(self.repository.undone(&recorded, &applied)?);
+        open.extend(self.repository.fully_undone(&recorded, &applied)?);
         let merged = self.repository.merged_in_head(&open)?;
         let open: Vec<ObjectId> = open.into_iter().filter(|it| !merged.contains(it)).collect();
         let kept = self.repository.kept_commits(&open)?;
@@ -407,7 +408,7 @@ impl KeptResults {
         Ok(self.repository.discard(&reference_of(result)?, &id_of(result)?)?)
     }
 
-    fn ends(&self, result: &KeptResult) -> Result<(ObjectId, ObjectId), ResultsError> {
+    fn base_and_tip(&self, result: &KeptResult) -> Result<(ObjectId, ObjectId), ResultsError> {
         let commit = id_of(result)?;
         Ok((self.repository.base_of(&commit)?, commit))
     }

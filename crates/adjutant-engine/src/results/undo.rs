@@ -101,7 +101,8 @@ impl RunFiles {
             };
             files.push(FileUndo { path: path.to_owned(), fate });
         }
-        let elsewhere = changes.elsewhere(session).map(|(of, it)| (of, it.clone())).collect();
+        let elsewhere =
+            changes.work_outside_tree(session).map(|(of, it)| (of, it.clone())).collect();
         Ok(UndoReport { files, elsewhere })
     }
 
@@ -123,7 +124,7 @@ impl RunFiles {
             UndoAction::ChangedSince => return Ok(UndoOutcome::Differs),
             UndoAction::Restore(change) => change,
         };
-        let before = self.before(&change)?;
+        let before = self.old_content(&change)?;
         let fate = if before.is_some() { UndoOutcome::PutBack } else { UndoOutcome::Removed };
         if dry_run {
             return Ok(fate);
@@ -136,7 +137,7 @@ impl RunFiles {
     }
 
     /// Returns the old content, checked by its hash; `None` if the file did not exist.
-    fn before(&self, change: &ContentChange) -> Result<Option<Vec<u8>>, UndoFailure> {
+    fn old_content(&self, change: &ContentChange) -> Result<Option<Vec<u8>>, UndoFailure> {
         let Some(hash) = &change.after else { return Ok(None) };
         let bytes = self.kept_before(hash).map_err(|error| {
             UndoFailure::File(format!("its old content was not saved: {error}"))

@@ -3,15 +3,18 @@
 //! The keys of the products do not contradict each other, so one parser accepts them all: a key that limits an
 //! agent in one format limits it in every format.
 
+use adjutant_core::VerifyCommand;
 use adjutant_core::policy::Operation;
 use adjutant_formats::document::parse_toml;
 use adjutant_formats::fields::{FieldFault, FieldProblem, FieldReader, FieldValue, did_you_mean};
 use serde_json::Value;
 
+use crate::workspaces::why_not_kept;
+
 use super::tools::{allow, forbid, permit};
 use super::{
-    AgentDefinition, DefinitionLimits, DefinitionScope, MAX_KEYS, RequestedTools, SourceProduct,
-    agent_name, front_matter,
+    AgentDefinition, DefinedVerify, DefinitionLimits, DefinitionScope, MAX_KEYS, RequestedTools,
+    SourceProduct, agent_name, front_matter,
 };
 
 /// Keys that would grant rights or reach other programs; they are ignored with a warning.
@@ -99,6 +102,9 @@ const BOUNDS: [&str; 7] = [
     "network",
 ];
 
+/// Keys under `adjutant:` about verifying the work.
+const VERIFYING: [&str; 2] = ["verify", "verify_keep"];
+
 /// The tools that a read-only agent does not get.
 const WRITING: [&str; 3] = ["Edit", "Write", "Run"];
 
@@ -120,7 +126,7 @@ pub(crate) fn definition(
             (front_matter::read(front)?, body)
         }
     };
-    let count = keys.duplicates.len() + within(&keys.keys);
+    let count = keys.duplicates.len() + count_keys(&keys.keys);
     if count > MAX_KEYS {
         return Err(format!("it has {count} keys, allowed are {MAX_KEYS}"));
     }
@@ -139,7 +145,8 @@ pub(crate) fn definition(
     let model = sheet.text("model").and_then(|model| qualified_model(product, &model));
     let takes_tasks = sheet.text("mode").is_none_or(|mode| mode != "primary");
     let (mut tools, mut limits) = (tools, limits);
-    sheet.read_adjutant_limits(&mut tools, &mut limits, &[]);
+    sheet.read_adjutant_limits(&mut tools, &mut limits, &VERIFYING);
+    let verify = sheet.verify();
     sheet.report_unknown_keys(&UNUSED, &READ);
     Ok(AgentDefinition {
         name,
@@ -149,6 +156,8 @@ pub(crate) fn definition(
         model,
         model_is_theirs: scope == DefinitionScope::User,
         limits,
+        verify: verify
+            .map(|verify| DefinedVerify { verify, is_allowed: scope != DefinitionScope::Project }),
         takes_tasks,
         file: file.to_owned(),
         scope,
@@ -159,10 +168,10 @@ pub(crate) fn definition(
 }
 
 /// Counts the keys within a value. The recursion is bounded by the depth limit of the parser.
-fn within(value: &Value) -> usize {
+fn count_keys(value: &Value) -> usize {
     match value {
-        Value::Object(keys) => keys.values().map(|value| 1 + within(value)).sum(),
-        Value::Array(values) => values.iter().map(within).sum(),
+        Value::Object(keys) => keys.values().map(|value| 1 + count_keys(value)).sum(),
+        Value::Array(values) => values.iter().map(count_keys).sum(),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
     }
 }
@@ -216,7 +225,7 @@ impl<'a> DefinitionFields<'a> {
         let text = self.fields.optional(key, |value| match value.to_json() {
             Value::String(text) => Ok(text.trim().to_owned()),
             scalar @ (Value::Bool(_) | Value::Number(_)) => Ok(scalar.to_string()),
-            Value::Null | Value::Array(_) | Value::Object(_) => Err(value.unfit("a string")),
+            Value::Null | Value::Array(_) | Value::Object(_) => Err(value.mismatch("a string")),
         });
         self.keep(text)
     }
@@ -268,7 +277,7 @@ impl<'a> DefinitionFields<'a> {
             ("disallowedTools", forbid),
             ("permission", permit),
         ] {
-            if let Some(value) = self.fields.filled(key) {
+            if let Some(value) = self.fields.non_null(key) {
                 take(&mut wished, key, &value.to_json(), &mut self.ignored);
             }
         }
@@ -348,6 +357,25 @@ impl<'a> DefinitionFields<'a> {
         }
     }
 
+    /// Reads the verify command under `adjutant:`.
+    fn verify(&mut self) -> Option<VerifyCommand> {
+        let fields = self.object("adjutant")?;
+        let command = self.keep(fields.read("verify", FieldValue::non_blank_string));
+        let keep = match fields.non_null("verify_keep") {
+            None => Some(Vec::new()),
+            Some(value) => self.keep(globs(&fields, value)),
+        };
+        match (command, keep) {
+            (Some(command), Some(keep)) => Some(VerifyCommand { command: command.into(), keep }),
+            (None, Some(keep)) if !keep.is_empty() => {
+                self.ignore("`adjutant.verify_keep`: there is no `verify`".to_owned());
+                None
+            }
+            // A command without its kept files would not verify what was meant.
+            (Some(_) | None, _) => None,
+        }
+    }
+
     /// Adds a message for every key that is not known.
     pub(crate) fn report_unknown_keys(&mut self, unused: &[&str], known: &[&str]) {
         let mut unknown = self.fields.unknown(known);
@@ -361,6 +389,24 @@ impl<'a> DefinitionFields<'a> {
                 format!("`{key}`: unknown{}", did_you_mean(key, known))
             });
         }
+    }
+}
+
+/// Reads one glob or a list of globs.
+fn globs(
+    fields: &FieldReader<'_>,
+    value: FieldValue<'_>,
+) -> Result<Option<Vec<String>>, FieldFault> {
+    let globs = match value.to_json() {
+        Value::String(glob) => vec![glob],
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            let read = fields.read_items("verify_keep", |item| item.string().map(String::from));
+            read.map_err(|mut faults| faults.remove(0))?
+        }
+    };
+    match why_not_kept(&globs) {
+        None => Ok(Some(globs)),
+        Some(why) => Err(fields.fault("verify_keep", why)),
     }
 }
 

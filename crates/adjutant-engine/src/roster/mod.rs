@@ -18,7 +18,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use adjutant_core::policy::Operation;
-use adjutant_core::{AgentName, nearest};
+use adjutant_core::{AgentName, VerifyCommand, nearest};
 
 pub use search::{UserFolders, find_agents};
 pub use tools::RequestedTools;
@@ -100,6 +100,8 @@ pub struct AgentDefinition {
     pub model_is_theirs: bool,
     /// Its limits.
     pub limits: DefinitionLimits,
+    /// The command that must succeed before its work counts as done.
+    pub verify: Option<DefinedVerify>,
     /// Whether other agents can give it tasks; false for an agent with `mode: primary`.
     pub takes_tasks: bool,
     /// The path; relative to the project's root for a file of the project.
@@ -112,6 +114,15 @@ pub struct AgentDefinition {
     pub ceiling: Option<String>,
     /// What in the file is ignored, and why.
     pub ignored: Vec<String>,
+}
+
+/// A verify command that a definition asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DefinedVerify {
+    /// The command and the files that it takes from the base.
+    pub verify: VerifyCommand,
+    /// Whether the person allowed it: it is in their own file, or they consented to it.
+    pub is_allowed: bool,
 }
 
 /// The limits of a definition. They can only tighten those of the policy.
@@ -157,6 +168,9 @@ impl AgentDefinition {
         self.limits.tighten(&theirs.limits);
         self.takes_tasks &= theirs.takes_tasks;
         self.model_is_theirs |= self.model.is_some() && self.model == theirs.model;
+        if theirs.verify.is_some() {
+            self.verify.clone_from(&theirs.verify);
+        }
         self.ceiling = Some(theirs.file.clone());
     }
 }
@@ -307,7 +321,7 @@ pub(crate) fn agent_name(text: &str) -> Result<AgentName, String> {
 }
 
 /// Returns a path for output.
-fn shown(path: &Path) -> String {
+fn display_path(path: &Path) -> String {
     path.display().to_string()
 }
 
@@ -326,7 +340,7 @@ const fn project_folders() -> [(SourceProduct, &'static str); 6] {
 impl UserFolders {
     /// Returns the default folders below a person's home and configuration directories.
     #[must_use]
-    pub fn usual(home: Option<&Path>, config: Option<&Path>) -> Self {
+    pub fn default_folders(home: Option<&Path>, config: Option<&Path>) -> Self {
         let below = |base: Option<&Path>, path: &str| base.map(|base| base.join(path));
         let folders: [(SourceProduct, Option<PathBuf>); 6] = [
             (SourceProduct::Claude, below(home, ".claude/agents")),

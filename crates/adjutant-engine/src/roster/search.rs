@@ -10,11 +10,11 @@ use adjutant_workspace::{Dir, DirEntry, FileKind, OpenedFile, PathError, Root};
 use super::definition::definition;
 use super::{
     AgentRoster, DefinitionScope, FILE_BYTES, FileProblem, MAX_FILES, SCOPE_BYTES, SourceProduct,
-    project_folders, shown,
+    display_path, project_folders,
 };
 use crate::runner::panics::catch_panic;
 
-/// What a search reports.
+/// What a search for agent or command files finds: a file to read, or one that cannot be read.
 pub(crate) enum SearchFinding {
     /// A file with the right extension.
     File(DefinitionFile),
@@ -127,7 +127,7 @@ pub(crate) fn search_folders(
             }
             Err(PathError::NotFound) => {}
             Err(error) => tell(SearchFinding::Problem(FileProblem {
-                file: shown(folder),
+                file: display_path(folder),
                 scope: DefinitionScope::User,
                 reason: error.to_string(),
             })),
@@ -269,7 +269,7 @@ impl DefinitionFolder<'_> {
         tell(SearchFinding::File(DefinitionFile {
             product: self.product,
             scope: self.scope,
-            file: self.shown(at),
+            file: self.display_path(at),
             within: at.strip_prefix(self.folder).unwrap_or(at).to_owned(),
             text: opened.and_then(text),
             is_over_limit,
@@ -278,18 +278,18 @@ impl DefinitionFolder<'_> {
 
     fn complain(&self, at: &Path, reason: String, tell: &mut dyn FnMut(SearchFinding)) {
         tell(SearchFinding::Problem(FileProblem {
-            file: self.shown(at),
+            file: self.display_path(at),
             scope: self.scope,
             reason,
         }));
     }
 
     /// Returns the path to show: relative for a project's file, absolute for a person's.
-    fn shown(&self, at: &Path) -> String {
+    fn display_path(&self, at: &Path) -> String {
         match self.scope {
-            DefinitionScope::Project | DefinitionScope::BuiltIn => shown(at),
+            DefinitionScope::Project | DefinitionScope::BuiltIn => display_path(at),
             DefinitionScope::User => {
-                shown(&self.root.path().join(at.strip_prefix(".").unwrap_or(at)))
+                display_path(&self.root.path().join(at.strip_prefix(".").unwrap_or(at)))
             }
         }
     }

@@ -71,21 +71,21 @@ impl RequestedTools {
             || permitted.clone(),
             |allowed| permitted.intersection(&ToolSet::new(allowed.iter().chain(KEPT))),
         );
-        allowed.beyond(&self.denied)
+        allowed.difference(&self.denied)
     }
 
     /// Returns the tools that the file names and does not deny, and that `permitted` does not have.
     #[must_use]
     pub fn missing(&self, permitted: &ToolSet) -> ToolSet {
-        self.asked.beyond(&self.denied).beyond(permitted)
+        self.asked.difference(&self.denied).difference(permitted)
     }
 
     /// Returns the tools that this file names and the person's file of the same agent does not permit. They are removed
     /// from the named ones.
     pub(super) fn missing_in(&mut self, other: &Self) -> ToolSet {
-        let missing = self.asked.beyond(&self.denied);
-        let missing = missing.beyond(&other.within(&missing));
-        self.asked = self.asked.beyond(&missing);
+        let missing = self.asked.difference(&self.denied);
+        let missing = missing.difference(&other.within(&missing));
+        self.asked = self.asked.difference(&missing);
         missing
     }
 

@@ -155,7 +155,7 @@ pub(crate) struct Runner {
     /// Set once the disk is full. From then on only replies of running model calls and ends are recorded.
     full: Option<JournalError>,
     closed: bool,
-    /// Dropped before the end of the run is written; see [`crate::Engine::holding`].
+    /// Dropped before the end of the run is written; see [`crate::Engine::with_guard`].
     pub(crate) guard: Option<RunGuard>,
 }
 
@@ -353,7 +353,7 @@ impl Runner {
             }
             NextEffect::DropUnusedSpace(session) => self.drop_unused_space(session),
             NextEffect::PutQuestion => {
-                self.questions.answered();
+                self.questions.mark_answered();
                 self.ask_next_question();
             }
         }

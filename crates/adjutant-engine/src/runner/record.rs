@@ -161,7 +161,7 @@ impl Runner {
         {
             return self.tree.node(*session).is_some_and(|node| node.reservation().is_some());
         }
-        matches!(result, Command::Mark { .. } | Command::KeepSpace { .. })
+        matches!(result, Command::TakeListUpdate { .. } | Command::TakeKeptWork { .. })
     }
 
     /// Ends the run while there is space to record that. Running model calls are paid for, so their replies are

@@ -2,14 +2,15 @@
 
 use adjutant_core::schema::TaskSpec;
 use adjutant_core::story::{AnswerMarkers, MarkedTask, VerifyResult};
+use adjutant_core::verify::VerifyFacts;
 use adjutant_core::write::RUN;
-use adjutant_core::{Brief, Command, Label, ModelSpec, SessionId, ToolCall};
+use adjutant_core::{Brief, Command, Label, ModelSpec, SessionId, ToolCall, ToolOutput};
 use serde_json::json;
 
 use super::Runner;
 use crate::briefs::brief_builder::{BriefBuilder, TaskRequester};
 use crate::engine::EngineError;
-use crate::runner::effects::CommandPurpose;
+use crate::runner::effects::{CommandPurpose, CommandResult};
 use crate::runner::panics::catch_panic;
 
 impl Runner {
@@ -47,21 +48,31 @@ impl Runner {
     }
 
     /// Runs the verify command, which decides whether the work of a delegation is done.
-    pub(super) fn check(&mut self, session: SessionId, command: &str, timeout_s: u64) {
+    pub(super) fn check(
+        &mut self,
+        session: SessionId,
+        command: &str,
+        keep: Vec<String>,
+        timeout_s: u64,
+    ) {
         let arguments = json!({ "command": command, "timeout": timeout_s });
         let (id, name) = (String::new(), RUN.to_owned());
         let call = ToolCall { id, name, arguments, malformed: false };
         let owner = self.tree.space_of(session).map_or(session, |(owner, _)| owner);
-        let purpose = CommandPurpose::Verify { message: self.message(owner) };
+        let purpose = CommandPurpose::Verify { message: self.message(owner), keep };
         self.begin_command(session, (purpose, call), move |result| {
-            let (check, text) = match result {
-                // The sandbox level is set only if the command ran.
-                Ok(output) if output.sandbox.is_none() => (VerifyResult::NotRun, output.content),
-                Ok(output) if output.is_error => (VerifyResult::Failed, output.content),
-                Ok(output) => (VerifyResult::Passed, output.content),
-                Err(crash) => (VerifyResult::NotRun, crash.message),
+            let CommandResult { output, from_base } = match result {
+                Ok(result) => result,
+                Err(crash) => ToolOutput::error(crash.message).into(),
             };
-            Command::TakeCheck { session, check, text }
+            let check = match (&output.sandbox, output.is_error) {
+                // The sandbox level is set only if the command ran.
+                (None, _) => VerifyResult::NotRun,
+                (Some(_), true) => VerifyResult::Failed,
+                (Some(_), false) => VerifyResult::Passed,
+            };
+            let facts = VerifyFacts { exit: output.exit, from_base };
+            Command::TakeCheck { session, check, text: output.content, facts }
         });
     }
 }

@@ -52,11 +52,12 @@ pub struct CommandArguments {
 /// The option that lets agents write in the working tree itself.
 const IN_PLACE: &str = "--in-place";
 
-/// Whether a command's arguments have `--in-place`.
+/// Where `--in-place` occurs in a command's arguments. Only `AsOption` lets agents write in the working tree
+/// itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InPlaceFlag {
+pub enum InPlaceMention {
     /// As an option.
-    Typed,
+    AsOption,
     /// Within the prompt, so it is text.
     InPrompt,
     /// Not at all.
@@ -140,7 +141,7 @@ pub(super) fn read(
     match form {
         ArgumentForm::Free => {}
         ArgumentForm::Text(options) => {
-            let (mut taken, text, behind) = around(command, options, typed)?;
+            let (mut taken, text, behind) = split_options(command, options, typed)?;
             // Quotes around the whole text are removed, as a shell would do.
             arguments.prompt = match &words(text)[..] {
                 [only] => only.trim().to_owned(),
@@ -180,7 +181,7 @@ pub(super) fn read(
 ///
 /// It is an option of Adjutant, not of the command, and counts only among the options before the prompt; in
 /// the prompt it is text. `--` ends the options.
-pub(super) fn without_in_place(form: ArgumentForm, typed: &str) -> (String, InPlaceFlag) {
+pub(super) fn without_in_place(form: ArgumentForm, typed: &str) -> (String, InPlaceMention) {
     let (mut kept, mut found): (Vec<&str>, bool) = (Vec::new(), false);
     let known = match form {
         ArgumentForm::Task(known) | ArgumentForm::Options(known) => known,
@@ -209,9 +210,9 @@ pub(super) fn without_in_place(form: ArgumentForm, typed: &str) -> (String, InPl
         text = rest;
     }
     let in_place = match (found, words(text).iter().any(|word| word == IN_PLACE)) {
-        (true, _) => InPlaceFlag::Typed,
-        (false, true) => InPlaceFlag::InPrompt,
-        (false, false) => InPlaceFlag::Absent,
+        (true, _) => InPlaceMention::AsOption,
+        (false, true) => InPlaceMention::InPrompt,
+        (false, false) => InPlaceMention::Absent,
     };
     // Without the option the text is returned unchanged, including its spaces.
     if !found {
@@ -243,7 +244,7 @@ fn number(command: impl Fn() -> String, word: &str) -> Result<u64, ArgumentError
     if word.is_empty() || word.starts_with("--") {
         return Err(ArgumentError::TaskMissing { command: command() });
     }
-    positive(word).ok_or_else(|| ArgumentError::NotANumber { got: shown(word) })
+    positive(word).ok_or_else(|| ArgumentError::NotANumber { got: escape_typed(word) })
 }
 
 fn positive(word: &str) -> Option<u64> {
@@ -258,17 +259,17 @@ fn numbers(command: impl Fn() -> String, word: &str) -> Result<Vec<u64>, Argumen
         let Some((from, to)) = part.split_once('-').filter(|_| !part.starts_with('-')) else {
             tasks.push(match (number(&command, part), word == part) {
                 (Err(ArgumentError::TaskMissing { .. }), false) => {
-                    return Err(ArgumentError::NotANumber { got: shown(word) });
+                    return Err(ArgumentError::NotANumber { got: escape_typed(word) });
                 }
                 (read, _) => read?,
             });
             continue;
         };
         let (Some(from), Some(to)) = (positive(from), positive(to)) else {
-            return Err(ArgumentError::NotANumber { got: shown(part) });
+            return Err(ArgumentError::NotANumber { got: escape_typed(part) });
         };
         if from > to {
-            return Err(ArgumentError::Descends { got: shown(part) });
+            return Err(ArgumentError::Descends { got: escape_typed(part) });
         }
         // Checked before the range is expanded, because it may have up to 2^64 numbers.
         let count = (to - from).saturating_add(1);
@@ -309,7 +310,7 @@ fn leading_options<'t>(
                 .map_or_else(String::new, |meant| format!(", did you mean --{meant}?"));
             return Err(ArgumentError::UnknownOption {
                 command: command(),
-                got: shown(word),
+                got: escape_typed(word),
                 meant,
             });
         }
@@ -330,7 +331,7 @@ fn leading_options<'t>(
 /// Splits off the options before and after a text. If the command has no options, all of it is text. Within
 /// quotes `--` is always text.
 #[expect(clippy::type_complexity, reason = "options before, the text, options behind")]
-fn around<'t>(
+fn split_options<'t>(
     command: impl Fn() -> String + Copy,
     known: &[&str],
     typed: &'t str,
@@ -353,7 +354,11 @@ fn around<'t>(
     let (behind, left) = read?;
     if let Some(got) = words(left).first() {
         let meant = quoted.to_owned();
-        return Err(ArgumentError::UnknownOption { command: command(), got: shown(got), meant });
+        return Err(ArgumentError::UnknownOption {
+            command: command(),
+            got: escape_typed(got),
+            meant,
+        });
     }
     Ok((before, rest[..end].trim_end(), behind))
 }
@@ -377,7 +382,7 @@ fn first_option(text: &str) -> Option<usize> {
 }
 
 /// Shortens and escapes typed text for a message.
-fn shown(text: &str) -> String {
+fn escape_typed(text: &str) -> String {
     text.chars().take(40).flat_map(char::escape_debug).collect()
 }
 
@@ -505,19 +510,19 @@ mod tests {
 
     #[test]
     fn in_place_is_recognised_only_among_the_options() {
-        use InPlaceFlag::{Absent, InPrompt, Typed};
+        use InPlaceMention::{Absent, AsOption, InPrompt};
         let task = ArgumentForm::Task(&["divide", "by="]);
         for (form, typed, expected, in_place) in [
-            (ArgumentForm::Tasks, "1 --in-place", "1", Typed),
-            (ArgumentForm::Tasks, "--in-place 3-5,9 keep  it", "3-5,9 keep  it", Typed),
+            (ArgumentForm::Tasks, "1 --in-place", "1", AsOption),
+            (ArgumentForm::Tasks, "--in-place 3-5,9 keep  it", "3-5,9 keep  it", AsOption),
             (ArgumentForm::Tasks, "1  keep it --in-place", "1  keep it --in-place", InPrompt),
             (ArgumentForm::Tasks, "1 -- --in-place", "1 -- --in-place", InPrompt),
             (ArgumentForm::Tasks, "1 --in-placed", "1 --in-placed", Absent),
             (ArgumentForm::Tasks, "1 --in-place=no", "1 --in-place=no", Absent),
-            (task, "1 --divide --in-place by topic", "1 --divide by topic", Typed),
+            (task, "1 --divide --in-place by topic", "1 --divide by topic", AsOption),
             (task, "1 --by --in-place x", "1 --by --in-place x", Absent),
-            (task, "1 --by=a --in-place --in-place x", "1 --by=a x", Typed),
-            (ArgumentForm::Free, "--in-place src", "src", Typed),
+            (task, "1 --by=a --in-place --in-place x", "1 --by=a x", AsOption),
+            (ArgumentForm::Free, "--in-place src", "src", AsOption),
             (ArgumentForm::Free, "src --in-place", "src --in-place", InPrompt),
             (
                 ArgumentForm::Text(&[]),
@@ -525,7 +530,7 @@ mod tests {
                 "\"what --in-place means\"",
                 Absent,
             ),
-            (ArgumentForm::Options(&["all"]), "--all --in-place", "--all", Typed),
+            (ArgumentForm::Options(&["all"]), "--all --in-place", "--all", AsOption),
             (ArgumentForm::Free, "", "", Absent),
         ] {
             let (rest, found) = without_in_place(form, typed);
@@ -548,7 +553,7 @@ mod tests {
                     others(parts.iter().map(String::as_str).collect())
                 );
                 let again = without_in_place(form, &rest);
-                prop_assert!(found != InPlaceFlag::Typed || again.1 != InPlaceFlag::Typed);
+                prop_assert!(found != InPlaceMention::AsOption || again.1 != InPlaceMention::AsOption);
             }
         }
 

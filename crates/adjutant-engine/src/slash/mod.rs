@@ -25,11 +25,11 @@ use crate::roster::{
     SourceProduct, UserFolders, search_folders,
 };
 
-pub use arguments::{ArgumentError, ArgumentForm, CommandArguments, InPlaceFlag};
+pub use arguments::{ArgumentError, ArgumentForm, CommandArguments, InPlaceMention};
 pub use builtin::agents as builtin_agents;
 pub use fill::{fill, words};
 pub use prepare::{PrepareContext, PrepareError, PreparedCommand, TaskEntry, TaskLookup};
-pub use route::{AgentRoute, CommandRouting, ConfiguredRoutes, RouteError, RouteReason};
+pub use route::{AgentRoute, CommandFileRoutes, ConfiguredRoutes, RouteError, RouteReason};
 
 /// A slash command of a file, or a built-in one.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,7 +43,7 @@ pub struct SlashCommand {
     /// The language to assume if the task has none.
     pub language: Option<String>,
     /// The agents it can delegate to.
-    pub routing: CommandRouting,
+    pub routing: CommandFileRoutes,
     /// Context files of the agent that does the work, relative to the root.
     pub context: Vec<String>,
     /// Whether Adjutant carries it out itself, without an agent.
@@ -65,7 +65,7 @@ impl SlashCommand {
 
     /// Removes `--in-place` from what a person typed after the command. Never used for texts of agents.
     #[must_use]
-    pub fn without_in_place(&self, typed: &str) -> (String, InPlaceFlag) {
+    pub fn without_in_place(&self, typed: &str) -> (String, InPlaceMention) {
         arguments::without_in_place(self.form, typed)
     }
 
@@ -123,8 +123,9 @@ pub fn user_folders(home: Option<&Path>, config: Option<&Path>) -> UserFolders {
 impl SlashCommands {
     /// Returns the command of that name.
     pub fn find(&self, name: &str) -> Result<&SlashCommand, UnknownCommand> {
-        let plain = plain(name.strip_prefix('/').unwrap_or(name));
-        let found = self.commands.iter().find(|command| self::plain(command.name()) == plain);
+        let plain = normalise_name(name.strip_prefix('/').unwrap_or(name));
+        let found =
+            self.commands.iter().find(|command| self::normalise_name(command.name()) == plain);
         found.ok_or_else(|| UnknownCommand::among(name, &self.commands))
     }
 
@@ -187,8 +188,9 @@ impl SlashCommands {
 
     /// Adds a command. The first of a name is used; the person's own limits a project's of the same name.
     fn add(&mut self, command: SlashCommand) {
-        let name = plain(command.name());
-        let Some(first) = self.commands.iter_mut().find(|it| plain(it.name()) == name) else {
+        let name = normalise_name(command.name());
+        let Some(first) = self.commands.iter_mut().find(|it| normalise_name(it.name()) == name)
+        else {
             self.commands.push(command);
             return;
         };
@@ -209,9 +211,10 @@ impl SlashCommands {
 
     /// Removes a project's command if the person's file of the same name, which would limit it, cannot be read.
     fn withdraw(&mut self, name: &str, bounds: &str) {
-        let name = plain(name);
+        let name = normalise_name(name);
         let bounded = |command: &mut SlashCommand| {
-            command.definition.scope == DefinitionScope::Project && plain(command.name()) == name
+            command.definition.scope == DefinitionScope::Project
+                && normalise_name(command.name()) == name
         };
         let withdrawn = self.commands.extract_if(.., bounded).map(|command| FileProblem {
             file: command.definition.file,
@@ -223,7 +226,7 @@ impl SlashCommands {
 
     /// Returns the problem of a file with that command's name, if there is one.
     #[must_use]
-    pub fn broken(&self, name: &str) -> Option<&FileProblem> {
+    pub fn problem_of(&self, name: &str) -> Option<&FileProblem> {
         let last = name.rsplit(['/', ':']).next().unwrap_or(name);
         self.problems.iter().find(|problem| {
             Path::new(&problem.file).file_stem().is_some_and(|stem| stem.eq_ignore_ascii_case(last))
@@ -239,7 +242,7 @@ pub(crate) fn split(typed: &str) -> Option<(&str, &str)> {
 }
 
 /// Normalises a name for comparison. Products separate the folders in a name by `:` or `/`.
-fn plain(name: &str) -> String {
+fn normalise_name(name: &str) -> String {
     name.to_lowercase().replace(':', "/")
 }
 

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use adjutant_core::assignment::{TaskFacts, kind_written, status_of_work};
+use adjutant_core::assignment::{TaskDetails, kind_written, status_of_work};
 use adjutant_core::policy::Operation;
-use adjutant_core::{AgentName, Assignment, Policy};
+use adjutant_core::{AgentName, Policy, SlashCommandAssignment};
 use adjutant_formats::contract::ArtifactKind;
 use adjutant_formats::task::{RefusedTransition, TaskStatus};
 use adjutant_tools::{ContextFileContent, ContextFileState, render_context};
@@ -31,7 +31,7 @@ pub struct TaskEntry {
     /// Warnings for the person: where the list's files disagree, and what was repaired.
     pub remarks: Vec<String>,
     /// What agents are told about it.
-    pub facts: TaskFacts,
+    pub facts: TaskDetails,
 }
 
 /// The result of looking up a task.
@@ -147,7 +147,7 @@ impl SlashCommands {
         let name = command.name();
         // A broken file that would replace the built-in command must not be ignored silently.
         if command.definition.scope == DefinitionScope::BuiltIn
-            && let Some(problem) = self.broken(name)
+            && let Some(problem) = self.problem_of(name)
         {
             let (name, problem) = (name.to_owned(), problem.clone());
             return Err(PrepareError::Broken { name, problem });
@@ -176,7 +176,8 @@ impl SlashCommands {
         if let Some(same) = route.take_if(|route| route.agent == name) {
             let agent = same.agent;
             remarks.push(format!(
-                "the agent `{agent}` has the command's name, so the command does the work itself"
+                "the agent `{agent}` has the same name as the command and an agent cannot delegate to itself, so the \
+                 command's own agent does the work; rename one of them to use it"
             ));
         }
         if let Some(AgentRoute { agent, instead_of: Some(wanted), .. }) = &route {
@@ -205,7 +206,7 @@ impl SlashCommands {
 fn check_steps(tasks: &[TaskEntry], operation: Operation) -> Result<(), PrepareError> {
     let Some(begun) = status_of_work(operation) else { return Ok(()) };
     for task in tasks {
-        let step = task.status.map_or(Ok(None), |status| status.through(begun));
+        let step = task.status.map_or(Ok(None), |status| status.intermediate_status(begun));
         step.map_err(|step| PrepareError::Step { number: task.number, step })?;
     }
     Ok(())
@@ -234,9 +235,9 @@ fn look_up(
 impl PreparedCommand {
     /// Returns the assignment for a run under `policy`.
     #[must_use]
-    pub fn assignment(&self, policy: &Policy) -> Assignment {
+    pub fn assignment(&self, policy: &Policy) -> SlashCommandAssignment {
         let route = self.route.as_ref().filter(|_| policy.max_depth > self.base_depth);
-        Assignment {
+        SlashCommandAssignment {
             command: self.definition.name.to_string(),
             sent: None,
             tasks: self.arguments.tasks.clone(),

@@ -12,7 +12,7 @@ use adjutant_formats::fields::{FieldReader, FieldValue, did_you_mean};
 use serde_json::Value;
 
 use super::arguments::ArgumentForm;
-use super::route::CommandRouting;
+use super::route::CommandFileRoutes;
 use super::{SlashCommand, builtin, fill};
 use crate::roster::{
     AgentDefinition, DefinitionFields, DefinitionFile, DefinitionLimits, DefinitionScope,
@@ -87,7 +87,7 @@ pub(super) fn command(leaf: &DefinitionFile, text: &str) -> Result<SlashCommand,
     }
     let description = sheet.text("description").unwrap_or_else(|| first_line(body));
     let (form, hint, routing) = sheet.form_hint_and_routing(leaf.product, name.as_str());
-    let mut tools = sheet.wished();
+    let mut tools = sheet.read_tools();
     let model = sheet.text("model").and_then(|model| qualified_model(leaf.product, &model));
     let language = sheet.text("language").filter(|word| word != "varies");
     let mut limits =
@@ -110,6 +110,7 @@ pub(super) fn command(leaf: &DefinitionFile, text: &str) -> Result<SlashCommand,
         model,
         model_is_theirs: leaf.scope == DefinitionScope::User,
         limits,
+        verify: None,
         takes_tasks: false,
         file: leaf.file.clone(),
         scope: leaf.scope,
@@ -155,7 +156,7 @@ fn own_form(sheet: &mut DefinitionFields<'_>) -> Option<ArgumentForm> {
         ("tasks", ArgumentForm::Tasks),
     ];
     // Other problems under `adjutant` are reported by `read_adjutant_limits`.
-    let own = FieldReader::new(sheet.fields.filled("adjutant")?, "adjutant").ok()?;
+    let own = FieldReader::new(sheet.fields.non_null("adjutant")?, "adjutant").ok()?;
     sheet.keep(own.read("arguments", |value| value.choice(&forms)))
 }
 
@@ -177,11 +178,11 @@ impl DefinitionFields<'_> {
         &mut self,
         product: SourceProduct,
         name: &str,
-    ) -> (ArgumentForm, Option<String>, CommandRouting) {
+    ) -> (ArgumentForm, Option<String>, CommandFileRoutes) {
         let (own_form, mut hint, mut routing) = (own_form(self), self.hint(), self.routing());
         let built_in = builtin::find(name).filter(|_| inherits_built_in(product));
         if let Some(built_in) = built_in {
-            routing.inherit(built_in);
+            routing.inherit_routing(built_in);
             hint = hint.or_else(|| own_form.is_none().then(|| built_in.hint.to_owned()));
         }
         let form = own_form.or_else(|| built_in.map(builtin::BuiltinCommand::form_for_files));
@@ -189,10 +190,10 @@ impl DefinitionFields<'_> {
     }
 
     /// Reads the tools.
-    fn wished(&mut self) -> RequestedTools {
+    fn read_tools(&mut self) -> RequestedTools {
         let mut tools = RequestedTools::default();
         for key in ["allowed-tools", "tools"] {
-            if let Some(value) = self.fields.filled(key) {
+            if let Some(value) = self.fields.non_null(key) {
                 allow(&mut tools, key, &value.to_json(), &mut self.ignored);
             }
         }
@@ -222,7 +223,7 @@ impl DefinitionFields<'_> {
         let folder = folder.map(|(folder, _)| format!("{folder}/")).unwrap_or_default();
         let mut files: Vec<String> = Vec::new();
         for (key, folder) in [("required", folder.as_str()), ("data_files", "")] {
-            let paths = keys.each(key, FieldValue::string).unwrap_or_else(|faults| {
+            let paths = keys.read_items(key, FieldValue::string).unwrap_or_else(|faults| {
                 self.ignored.extend(faults.iter().map(ToString::to_string));
                 Vec::new()
             });
@@ -252,11 +253,11 @@ impl DefinitionFields<'_> {
     }
 
     /// Reads `agent` and `routing`.
-    fn routing(&mut self) -> CommandRouting {
+    fn routing(&mut self) -> CommandFileRoutes {
         let named = |text: String| Some(text).filter(|text| text != ORCHESTRATOR);
-        let mut routing = CommandRouting {
+        let mut routing = CommandFileRoutes {
             agent: self.text("agent").and_then(named),
-            ..CommandRouting::default()
+            ..CommandFileRoutes::default()
         };
         let keys = self.object("routing").and_then(|_| self.fields.get("routing"));
         let Some(Value::Object(keys)) = keys.map(FieldValue::to_json) else { return routing };
@@ -301,9 +302,9 @@ impl DefinitionFields<'_> {
     }
 }
 
-impl CommandRouting {
+impl CommandFileRoutes {
     /// Copies the routing of the built-in command, unless the file has its own.
-    fn inherit(&mut self, built_in: &builtin::BuiltinCommand) {
+    fn inherit_routing(&mut self, built_in: &builtin::BuiltinCommand) {
         if self.names_someone() {
             return;
         }

@@ -9,9 +9,10 @@ use crate::roster::{AgentRoster, UnknownAgent};
 /// The language to use if neither task nor command has one.
 pub(super) const GENERAL: &str = "general";
 
-/// The agents that a command's file names.
+/// The agents that a command's file names, by language; used if neither `--agent` nor the configuration names
+/// one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CommandRouting {
+pub struct CommandFileRoutes {
     /// `agent`: used if no other key names an agent.
     pub agent: Option<String>,
     /// `routing.target_agent`: the agent for any language.
@@ -24,7 +25,8 @@ pub struct CommandRouting {
     pub default: Option<String>,
 }
 
-/// The routing of the person's configuration: command, then language or `default`, then agent.
+/// The agents that `[routing.COMMAND]` in the person's configuration names: by command, then by language or
+/// `default`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConfiguredRoutes(pub BTreeMap<String, BTreeMap<String, String>>);
 
@@ -44,7 +46,7 @@ pub enum RouteReason {
 impl fmt::Display for RouteReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Typed => f.write_str("your word"),
+            Self::Typed => f.write_str("--agent"),
             Self::Configured => f.write_str("your configuration"),
             Self::Language(language) => write!(f, "its language {}", language.escape_debug()),
             Self::Named => f.write_str("the command"),
@@ -65,7 +67,7 @@ pub struct AgentRoute {
 
 /// None of the agents that a command names exists.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("/{command} ({file}) is handed to `{}`, but {unknown}", unknown.name)]
+#[error("/{command} ({file}) delegates to `{}`, but {unknown}", unknown.name)]
 pub struct RouteError {
     /// The command.
     pub command: String,
@@ -75,7 +77,7 @@ pub struct RouteError {
     pub unknown: UnknownAgent,
 }
 
-impl CommandRouting {
+impl CommandFileRoutes {
     /// Returns whether the command names any agent.
     #[must_use]
     pub fn names_someone(&self) -> bool {

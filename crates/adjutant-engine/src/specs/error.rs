@@ -72,7 +72,7 @@ pub enum SpecsError {
         damage: StateFileError,
     },
     /// The record of an interrupted change cannot be parsed.
-    #[error("`{path}` is not the record of a change; move it away to go on")]
+    #[error("`{path}` is not a valid record of an interrupted change; move it away to continue")]
     BadRecord {
         /// The record.
         path: String,

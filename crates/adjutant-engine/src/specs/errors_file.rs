@@ -48,14 +48,15 @@ impl Specs {
         let _alone = folder.lock(LockMode::Exclusive)?;
         for _ in 0..ATTEMPTS {
             let old = folder.read_text(ERRORS)?;
-            let new = merge_errors(old.as_deref(), errors)
-                .map_err(|damage| SpecsError::NotErrors { path: folder.named(ERRORS), damage })?;
+            let new = merge_errors(old.as_deref(), errors).map_err(|damage| {
+                SpecsError::NotErrors { path: folder.relative_path(ERRORS), damage }
+            })?;
             if old.as_ref() == Some(&new) {
                 return Ok(None);
             }
             folder.check_size(ERRORS, &new)?;
             if replace(&folder, old.as_deref(), &new)? {
-                return Ok(Some(folder.named(ERRORS)));
+                return Ok(Some(folder.relative_path(ERRORS)));
             }
         }
         Err(SpecsError::Overtaken { folder: folder.path })
@@ -65,7 +66,7 @@ impl Specs {
 /// Replaces the file atomically if its content is still `old`. Returns whether it was.
 fn replace(folder: &SpecsFolder, old: Option<&str>, new: &str) -> Result<bool, SpecsError> {
     let (place, temp) = (folder.place(ERRORS)?, OsStr::new(ERRORS_NEW));
-    let failed = |error| folder.failed("write", ERRORS, error);
+    let failed = |error| folder.file_error("write", ERRORS, error);
     let mode = place.mode().map_err(failed)?;
     place.prepare(new.as_bytes(), mode, temp).map_err(failed)?;
     let is_same = place.has_content(old.map(str::as_bytes)).map_err(failed);

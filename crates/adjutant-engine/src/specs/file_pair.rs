@@ -32,7 +32,7 @@ pub(super) struct PendingRecord {
     pub(super) files: Vec<FileReplacement>,
 }
 
-/// One file of a change.
+/// The old and new content of one file, as fingerprints, in the record of a change.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct FileReplacement {
     /// The name, one of [`FILES`].
@@ -45,9 +45,9 @@ pub(super) struct FileReplacement {
 
 /// Whether both files were replaced. Failures are a `SpecsError`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum WriteOutcome {
+pub(super) enum FilePairOutcome {
     /// Both files were replaced.
-    Done,
+    Replaced,
     /// They were changed meanwhile; nothing was replaced.
     Overtaken,
 }
@@ -79,7 +79,7 @@ pub(super) fn write(
     folder: &SpecsFolder,
     old: FilePair<'_>,
     new: FilePair<'_>,
-) -> Result<WriteOutcome, SpecsError> {
+) -> Result<FilePairOutcome, SpecsError> {
     perform(folder, old, steps(folder, old, new)?)
 }
 
@@ -105,7 +105,7 @@ fn steps<'a>(
         settled.push(WriteStep::Settle { name, temp, over });
     }
     let record = serde_json::to_vec(&PendingRecord { v: 1, files })
-        .map_err(|_| SpecsError::BadRecord { path: folder.named(PENDING) })?;
+        .map_err(|_| SpecsError::BadRecord { path: folder.relative_path(PENDING) })?;
     let bytes = Cow::Owned(record);
     steps.push(WriteStep::Prepare { name: PENDING, temp: PENDING_NEW, bytes });
     steps.push(WriteStep::Compare);
@@ -122,15 +122,15 @@ fn perform(
     folder: &SpecsFolder,
     old: FilePair<'_>,
     steps: Vec<WriteStep<'_>>,
-) -> Result<WriteOutcome, SpecsError> {
+) -> Result<FilePairOutcome, SpecsError> {
     let mut is_certain = false;
     for step in steps {
         is_certain |= matches!(step, WriteStep::Settle { .. });
         match take(folder, old, step) {
-            Ok(WriteOutcome::Done) => {}
-            Ok(WriteOutcome::Overtaken) => {
+            Ok(FilePairOutcome::Replaced) => {}
+            Ok(FilePairOutcome::Overtaken) => {
                 discard(folder);
-                return Ok(WriteOutcome::Overtaken);
+                return Ok(FilePairOutcome::Overtaken);
             }
             Err(error) => {
                 // Once the record is renamed the change may be durable; the next process finishes it.
@@ -141,39 +141,41 @@ fn perform(
             }
         }
     }
-    Ok(WriteOutcome::Done)
+    Ok(FilePairOutcome::Replaced)
 }
 
 fn take(
     folder: &SpecsFolder,
     old: FilePair<'_>,
     step: WriteStep<'_>,
-) -> Result<WriteOutcome, SpecsError> {
+) -> Result<FilePairOutcome, SpecsError> {
     match step {
         WriteStep::Prepare { name, temp, bytes } => {
             let place = folder.place(name)?;
             let prepare = || place.prepare(&bytes, place.mode()?, OsStr::new(temp));
-            prepare().map_err(|error| folder.failed("write", name, error))?;
+            prepare().map_err(|error| folder.file_error("write", name, error))?;
         }
         WriteStep::Settle { name, temp, over } => {
             let settled = folder.place(name)?.move_into_place(OsStr::new(temp), over);
-            settled.map_err(|error| folder.failed("replace", name, error))?;
+            settled.map_err(|error| folder.file_error("replace", name, error))?;
         }
         WriteStep::Compare => {
             for ((name, _), text) in FILES.into_iter().zip(old) {
                 let same = folder.place(name)?.has_content(text.map(str::as_bytes));
-                if !same.map_err(|error| folder.failed("read", name, error))? {
-                    return Ok(WriteOutcome::Overtaken);
+                if !same.map_err(|error| folder.file_error("read", name, error))? {
+                    return Ok(FilePairOutcome::Overtaken);
                 }
             }
         }
-        WriteStep::Sync => folder.dir.sync().map_err(|error| folder.failed("sync", "", error))?,
+        WriteStep::Sync => {
+            folder.dir.sync().map_err(|error| folder.file_error("sync", "", error))?
+        }
         WriteStep::Forget => {
             let gone = folder.place(PENDING)?.unlink();
-            gone.map_err(|error| folder.failed("remove", PENDING, error))?;
+            gone.map_err(|error| folder.file_error("remove", PENDING, error))?;
         }
     }
-    Ok(WriteOutcome::Done)
+    Ok(FilePairOutcome::Replaced)
 }
 
 /// Removes the temporary files of a change that is given up.

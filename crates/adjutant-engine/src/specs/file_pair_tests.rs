@@ -46,7 +46,7 @@ impl Project {
 
     /// Returns whether both files have exactly these contents.
     fn holds(&self, texts: FilePair<'_>) -> bool {
-        take(&self.folder, texts, WriteStep::Compare).unwrap() == WriteOutcome::Done
+        take(&self.folder, texts, WriteStep::Compare).unwrap() == FilePairOutcome::Replaced
     }
 }
 
@@ -108,7 +108,7 @@ fn edit_after_a_crash_and_the_interrupted_change_are_both_kept() {
 fn concurrent_edit_is_detected_before_replacing() {
     let (old, new) = (both(OLD_TODO, OLD_STATE), both(NEW_TODO, NEW_STATE));
     let place = Project::new(both("### 1. Mine\n", OLD_STATE));
-    assert_eq!(write(&place.folder, old, new).unwrap(), WriteOutcome::Overtaken);
+    assert_eq!(write(&place.folder, old, new).unwrap(), FilePairOutcome::Overtaken);
     assert_eq!(names(&place.path()), [TODO, STATE]);
     assert!(place.holds(both("### 1. Mine\n", OLD_STATE)));
 }
@@ -152,7 +152,7 @@ fn invalid_record_is_an_error_with_advice() {
         let place = Project::new(old);
         fs::write(place.path().join(PENDING), text).unwrap();
         let error = Specs::open(place.dir.path()).unwrap_err().to_string();
-        assert!(error.contains("move it away to go on"), "{text}: {error}");
+        assert!(error.contains("move it away to continue"), "{text}: {error}");
         assert!(place.holds(old));
     }
 }

@@ -27,7 +27,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 /// The pause between two attempts to lock.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// An open specs folder.
+/// The open directory with `TODO.md` and `state.json`.
 #[derive(Debug)]
 pub(super) struct SpecsFolder {
     pub(super) dir: Dir,
@@ -78,7 +78,7 @@ impl SpecsFolder {
 
     /// Locks the directory; waits up to [`PATIENCE`].
     pub(super) fn lock(&self, lock: LockMode) -> Result<DirLock, SpecsError> {
-        let taken = locked(&self.dir, lock).map_err(|error| self.failed("lock", "", error))?;
+        let taken = locked(&self.dir, lock).map_err(|error| self.file_error("lock", "", error))?;
         taken.ok_or(SpecsError::Busy { folder: self.path, seconds: PATIENCE.as_secs() })
     }
 
@@ -94,12 +94,12 @@ impl SpecsFolder {
             Ok(Some(image)) => image,
             Ok(None) => return Ok(None),
             Err(PathError::TooLarge { max_bytes }) => {
-                return Err(SpecsError::TooLarge { path: self.named(name), max_bytes });
+                return Err(SpecsError::TooLarge { path: self.relative_path(name), max_bytes });
             }
-            Err(error) => return Err(self.failed("read", name, error)),
+            Err(error) => return Err(self.file_error("read", name, error)),
         };
         String::from_utf8(image.bytes).map(Some).map_err(|error| SpecsError::NotText {
-            path: self.named(name),
+            path: self.relative_path(name),
             at: error.utf8_error().valid_up_to(),
         })
     }
@@ -109,27 +109,32 @@ impl SpecsFolder {
         if text.len() as u64 <= MAX_BYTES {
             return Ok(());
         }
-        Err(SpecsError::Overgrown { path: self.named(name), max_bytes: MAX_BYTES })
+        Err(SpecsError::Overgrown { path: self.relative_path(name), max_bytes: MAX_BYTES })
     }
 
     /// Returns the target for reading or replacing a file in the folder.
     pub(super) fn place(&self, name: &str) -> Result<FileTarget, SpecsError> {
-        self.dir.file_target(OsStr::new(name)).map_err(|error| self.failed("open", name, error))
+        self.dir.file_target(OsStr::new(name)).map_err(|error| self.file_error("open", name, error))
     }
 
     /// Returns whether the folder has an entry of that name.
     pub(super) fn has(&self, name: &str) -> Result<bool, SpecsError> {
         let kind = self.dir.kind_of(OsStr::new(name));
-        kind.map(|kind| kind.is_some()).map_err(|error| self.failed("look for", name, error))
+        kind.map(|kind| kind.is_some()).map_err(|error| self.file_error("look for", name, error))
     }
 
     /// Returns the error of an operation on a file in the folder; an empty name stands for the folder.
-    pub(super) fn failed(&self, action: &'static str, name: &str, error: PathError) -> SpecsError {
-        SpecsError::file(action, self.named(name), error)
+    pub(super) fn file_error(
+        &self,
+        action: &'static str,
+        name: &str,
+        error: PathError,
+    ) -> SpecsError {
+        SpecsError::file(action, self.relative_path(name), error)
     }
 
     /// Returns the path of a file relative to the project's root.
-    pub(super) fn named(&self, name: &str) -> String {
+    pub(super) fn relative_path(&self, name: &str) -> String {
         if name.is_empty() { self.path.to_owned() } else { format!("{}/{name}", self.path) }
     }
 }

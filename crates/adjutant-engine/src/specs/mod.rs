@@ -27,13 +27,13 @@ pub(crate) use folder::{PATIENCE, locked};
 pub use task_finder::TaskFinder;
 
 use crate::runner::clock::{WallClock, wall_now};
-use file_pair::WriteOutcome;
+use file_pair::FilePairOutcome;
 use folder::SpecsFolder;
 
 /// How often a change is computed again because the files were edited meanwhile.
 const ATTEMPTS: usize = 5;
 
-/// The task list of a project.
+/// Reads and changes a project's task list, and repairs changes that were interrupted.
 #[derive(Debug)]
 pub struct Specs {
     root: Root,
@@ -156,8 +156,8 @@ impl Specs {
             }
             let new = [Some(changed.todo.as_str()), Some(changed.state.as_str())];
             match file_pair::write(&folder, old.texts(), new)? {
-                WriteOutcome::Done => return Ok(changed),
-                WriteOutcome::Overtaken => {}
+                FilePairOutcome::Replaced => return Ok(changed),
+                FilePairOutcome::Overtaken => {}
             }
         }
         Err(SpecsError::Overtaken { folder: folder.path })

@@ -20,7 +20,7 @@ pub(super) const PENDING_NEW: &str = ".adjutant-pending.json.new";
 const MAX_KEPT: u32 = 1_000;
 
 /// What remains to be done for one file of an interrupted change.
-enum RemainingStep {
+enum FileRepair {
     /// The new file is in place.
     Nothing,
     /// The new file must be renamed into place.
@@ -38,7 +38,7 @@ pub(super) fn repair(folder: &SpecsFolder) -> Result<Vec<String>, SpecsError> {
         discard(folder);
         return Ok(Vec::new());
     };
-    let bad = || SpecsError::BadRecord { path: folder.named(PENDING) };
+    let bad = || SpecsError::BadRecord { path: folder.relative_path(PENDING) };
     let record: PendingRecord = serde_json::from_str(&text).map_err(|_| bad())?;
     if record.v != 1 {
         return Err(bad());
@@ -48,51 +48,47 @@ pub(super) fn repair(folder: &SpecsFolder) -> Result<Vec<String>, SpecsError> {
         // Only known names are accepted, so a forged record cannot make us write elsewhere.
         let (name, temp) =
             FILES.into_iter().find(|(name, _)| *name == file.name).ok_or_else(bad)?;
-        plan.push((name, temp, left(folder, name, temp, file)?));
+        plan.push((name, temp, repair_one(folder, name, temp, file)?));
     }
-    let said = if plan.iter().any(|(_, _, left)| matches!(left, RemainingStep::Conflict)) {
+    let said = if plan.iter().any(|(_, _, left)| matches!(left, FileRepair::Conflict)) {
         keep(folder, &plan)?
     } else {
         finish(folder, &plan)?
     };
-    folder.dir.sync().map_err(|error| folder.failed("sync", "", error))?;
+    folder.dir.sync().map_err(|error| folder.file_error("sync", "", error))?;
     let gone = folder.place(PENDING)?.unlink();
-    gone.map_err(|error| folder.failed("remove", PENDING, error))?;
+    gone.map_err(|error| folder.file_error("remove", PENDING, error))?;
     discard(folder);
     Ok(said)
 }
 
-fn left(
+fn repair_one(
     folder: &SpecsFolder,
     name: &str,
     temp: &str,
     file: &FileReplacement,
-) -> Result<RemainingStep, SpecsError> {
+) -> Result<FileRepair, SpecsError> {
     let print = |text: Option<String>| text.map(|text| Fingerprint::of_content(text.as_bytes()));
-    let Some(new) = print(folder.read_text(temp)?) else { return Ok(RemainingStep::Nothing) };
+    let Some(new) = print(folder.read_text(temp)?) else { return Ok(FileRepair::Nothing) };
     let current = print(folder.read_text(name)?);
     Ok(if current == Some(file.after) {
-        RemainingStep::Nothing
+        FileRepair::Nothing
     } else if current == file.before && new == file.after {
-        RemainingStep::Settle(if current.is_some() {
-            Overwrite::Allowed
-        } else {
-            Overwrite::Refused
-        })
+        FileRepair::Settle(if current.is_some() { Overwrite::Allowed } else { Overwrite::Refused })
     } else {
-        RemainingStep::Conflict
+        FileRepair::Conflict
     })
 }
 
 fn finish(
     folder: &SpecsFolder,
-    plan: &[(&str, &str, RemainingStep)],
+    plan: &[(&str, &str, FileRepair)],
 ) -> Result<Vec<String>, SpecsError> {
     let mut said = Vec::new();
     for (name, temp, left) in plan {
-        if let RemainingStep::Settle(over) = left {
+        if let FileRepair::Settle(over) = left {
             let done = folder.place(name)?.move_into_place(OsStr::new(temp), *over);
-            done.map_err(|error| folder.failed("replace", name, error))?;
+            done.map_err(|error| folder.file_error("replace", name, error))?;
             said.push((*name).to_owned());
         }
     }
@@ -105,20 +101,20 @@ fn finish(
 /// Leaves the edited files alone and keeps the interrupted change in `.kept-N` copies.
 fn keep(
     folder: &SpecsFolder,
-    plan: &[(&str, &str, RemainingStep)],
+    plan: &[(&str, &str, FileRepair)],
 ) -> Result<Vec<String>, SpecsError> {
     let mut said = Vec::new();
     for (name, temp, left) in plan {
-        if matches!(left, RemainingStep::Nothing) {
+        if matches!(left, FileRepair::Nothing) {
             continue;
         }
         let copy = free_name(folder, name)?;
         let done = folder.place(&copy)?.move_into_place(OsStr::new(temp), Overwrite::Refused);
-        done.map_err(|error| folder.failed("keep", &copy, error))?;
+        done.map_err(|error| folder.file_error("keep", &copy, error))?;
         said.push(format!(
             "a change was interrupted and the files were edited since: {} stays as it is, the change is kept in {}",
-            folder.named(name),
-            folder.named(&copy)
+            folder.relative_path(name),
+            folder.relative_path(&copy)
         ));
     }
     Ok(said)
@@ -131,5 +127,5 @@ fn free_name(folder: &SpecsFolder, name: &str) -> Result<String, SpecsError> {
             return Ok(copy);
         }
     }
-    Err(SpecsError::BadRecord { path: folder.named(PENDING) })
+    Err(SpecsError::BadRecord { path: folder.relative_path(PENDING) })
 }

@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 
-use adjutant_core::assignment::TaskFacts;
+use adjutant_core::assignment::TaskDetails;
 use adjutant_formats::task::{TaskFiles, TaskNumber};
 
 use super::Specs;
@@ -39,7 +39,7 @@ impl TaskFinder {
 
     /// Looks up a task by its number.
     #[must_use]
-    pub fn look(&self, number: u64) -> TaskLookup {
+    pub fn find(&self, number: u64) -> TaskLookup {
         let list = self.list.get_or_init(|| self.read().map_err(|error| error.to_string()));
         let list = match list {
             Ok(list) if list.is_empty => return TaskLookup::NoList,
@@ -57,7 +57,7 @@ impl TaskFinder {
         let description = description.trim().chars().take(DESCRIPTION_CHARS).collect::<String>();
         let description = Some(description).filter(|text| !text.is_empty());
         let complexity = book.complexity(task.number);
-        let facts = TaskFacts { number, description, complexity, folder };
+        let facts = TaskDetails { number, description, complexity, folder };
         let (language, status) = (Some(task.language), task.status);
         TaskLookup::Found(TaskEntry { number, text, language, status, file, remarks, facts })
     }

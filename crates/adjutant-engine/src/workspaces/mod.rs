@@ -14,17 +14,17 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
 use adjutant_core::workspace::{
-    KeptWork, MergeConflict, MergedWork, OwnWorkspace, OwnWorkspaceKind, WorkspaceFailure,
+    ChangedFile, KeptWork, MergeConflict, MergedWork, OwnWorkspace, WorkspaceFailure, WorkspaceKind,
 };
 use adjutant_core::{Outcome, RunId, SessionId, ToolOutput};
 use adjutant_tools::{Confinement, Masker, Toolbox};
-use adjutant_workspace::space::{SandboxOptions, Workspace, Workspaces};
+use adjutant_workspace::space::{KeptFiles, Workspace, Workspaces};
 use adjutant_workspace::{BinaryContent, Conflict, ObjectId, PatchOptions};
 
 use crate::error_chain::error_chain;
 use crate::runner::clock::WallClock;
 
-use recorded::{as_kept, as_record, as_space};
+use recorded::{as_kept, as_record, as_space, seen_from};
 pub use setup::WorkspaceSetup;
 pub(crate) use tool_site::ToolSite;
 
@@ -88,6 +88,15 @@ impl RunWorkspaces {
         }
         let made = self.all.make(&self.run, &child, batch, above.as_deref());
         let made = Arc::new(made.map_err(|error| none(error_chain(&error)))?);
+        if !self.all.subfolder().as_os_str().is_empty() && made.root().is_err() {
+            // Best effort: the next sweep removes it.
+            let _ = made.close();
+            let folder = self.all.subfolder().display();
+            return Err(none(format!(
+                "{folder} is not in the workspace: git ignores it or has no file in it; start in another folder, \
+                 with --root DIR"
+            )));
+        }
         let space = as_space(made.record());
         self.lock().insert(session, made);
         Ok(space)
@@ -128,6 +137,11 @@ impl RunWorkspaces {
         Ok(found)
     }
 
+    /// Returns the tools that commands see.
+    pub(crate) fn commands_see(&self) -> Option<String> {
+        self.setup.commands_see()
+    }
+
     /// Returns the tools of `toolbox` with the workspace as root.
     pub(crate) fn toolbox(
         &self,
@@ -148,24 +162,17 @@ impl RunWorkspaces {
         self.confine(&*self.get(session, space)?, space.kind)
     }
 
-    fn confine(
-        &self,
-        workspace: &Workspace,
-        kind: OwnWorkspaceKind,
-    ) -> Result<Confinement, String> {
+    fn confine(&self, workspace: &Workspace, kind: WorkspaceKind) -> Result<Confinement, String> {
         if self.setup.sandbox_off {
-            if kind == OwnWorkspaceKind::Overlay {
+            if kind == WorkspaceKind::Overlay {
                 let text =
                     "without a sandbox no command can be run in this workspace: it is an overlay";
                 return Err(text.to_owned());
             }
-            return Ok(Confinement::Off { root: workspace.path().to_owned() });
+            return Ok(Confinement::Off { root: workspace.start_path() });
         }
-        let (grants, hidden) = (self.setup.grants.clone(), self.setup.hidden.clone());
-        let bounds = self.setup.bounds.clone();
-        let wish = SandboxOptions { grants, hidden, bounds, ..SandboxOptions::default() };
         workspace
-            .sandbox(wish)
+            .sandbox(self.setup.sandbox_options(self.all.network()))
             .map(|it| Confinement::Sandboxed(Box::new(it)))
             .map_err(|error| error_chain(&error))
     }
@@ -190,13 +197,15 @@ impl RunWorkspaces {
         session: SessionId,
         space: &OwnWorkspace,
         message: &str,
-        mut changed: BTreeSet<PathBuf>,
+        changed: BTreeSet<PathBuf>,
     ) -> Result<KeptWork, String> {
         let gate = self.gate(session);
         let mut is_shut = gate.write().unwrap_or_else(PoisonError::into_inner);
         let workspace = self.get(session, space)?;
         let at = SystemTime::UNIX_EPOCH + Duration::from_millis((self.wall)());
-        if space.kind == OwnWorkspaceKind::Worktree {
+        let folder = self.all.subfolder();
+        let mut changed: BTreeSet<PathBuf> = changed.iter().map(|path| folder.join(path)).collect();
+        if space.kind == WorkspaceKind::Worktree {
             // Git does not list the files of an ignored directory, so deleted ones are filtered out here.
             let is_there = |path: &PathBuf| Path::new(&space.path).join(path).symlink_metadata();
             changed.retain(|path| is_there(path).is_ok());
@@ -204,7 +213,7 @@ impl RunWorkspaces {
         let kept = workspace.keep_and_close(message, at).map_err(|error| error_chain(&error))?;
         self.lock().remove(&session);
         *is_shut = true;
-        Ok(as_kept(kept, &changed))
+        Ok(as_kept(kept, &changed, folder))
     }
 
     /// Merges the commit of a child into a workspace. With a conflict nothing is changed, and the quoted patches
@@ -234,7 +243,7 @@ impl RunWorkspaces {
             ObjectId::parse(commit).ok_or_else(|| format!("{commit} is not a commit id"))?;
         let at = SystemTime::UNIX_EPOCH + Duration::from_millis((self.wall)());
         let taken = workspace.take_in(&result, at).map_err(|error| error_chain(&error))?;
-        let path = |path: &Path| path.display().to_string();
+        let path = |path: &Path| seen_from(self.all.subfolder(), path);
         let clash = |it: &Conflict| MergeConflict {
             path: path(&it.path),
             what: it.kind.describe().to_owned(),
@@ -270,18 +279,20 @@ impl RunWorkspaces {
     }
 
     /// Commits the work in the workspace of `owner` and runs a verify command in a fresh workspace made from that
-    /// commit, which is removed afterwards. The workspace of `owner` is not changed.
+    /// commit, which is removed afterwards. The workspace of `owner` is not changed. The files that match the globs
+    /// `keep` are those of the base; returns which of them the work had changed.
     fn verify(
         &self,
         session: SessionId,
         (owner, space): (SessionId, &OwnWorkspace),
-        message: &str,
+        (message, keep): (&str, &[String]),
         toolbox: &Toolbox,
         run: impl FnOnce(&Toolbox, &Confinement) -> ToolOutput,
-    ) -> Result<ToolOutput, String> {
+    ) -> Result<(ToolOutput, Vec<String>), String> {
+        let keep = KeptFiles::new(keep, self.all.subfolder())?;
         let workspace = self.get(owner, space)?;
         let at = SystemTime::UNIX_EPOCH + Duration::from_millis((self.wall)());
-        let fresh = workspace.make_verify_workspace(&session.to_string(), message, at);
+        let fresh = workspace.make_verify_workspace(&session.to_string(), message, at, &keep);
         let fresh = fresh.map_err(|error| error_chain(&error))?;
         let mut output = {
             let root = fresh.root().map_err(|error| error_chain(&error))?;
@@ -291,7 +302,30 @@ impl RunWorkspaces {
         // The agent can open only paths of its own workspace, so the output names those.
         let [there, here] = [fresh.path(), workspace.path()].map(|path| path.display().to_string());
         output.content = output.content.replace(&there, &here);
-        Ok(output)
+        let from_base: Vec<String> =
+            fresh.from_base().iter().map(|path| seen_from(self.all.subfolder(), path)).collect();
+        if !from_base.is_empty() {
+            output.content += &format!("\n[{}]", taken_from_base(&from_base));
+        }
+        Ok((output, from_base))
+    }
+
+    /// Commits the work in a workspace and returns the paths of the files that differ from the base.
+    fn changed_files(
+        &self,
+        session: SessionId,
+        space: &OwnWorkspace,
+        message: &str,
+    ) -> Result<BTreeSet<String>, String> {
+        let at = SystemTime::UNIX_EPOCH + Duration::from_millis((self.wall)());
+        let kept = self.get(session, space)?.keep(message, at);
+        let kept = kept.map_err(|error| error_chain(&error))?;
+        let kept = as_kept(kept, &BTreeSet::new(), self.all.subfolder());
+        let both = |file: &ChangedFile| {
+            let before = file.how.strip_prefix("renamed from ").map(str::to_owned);
+            before.into_iter().chain([file.path.clone()]).collect::<Vec<_>>()
+        };
+        Ok(kept.files.iter().flat_map(both).collect())
     }
 
     /// Drops the refs to the commits that the run started from, if it completed.
@@ -307,4 +341,22 @@ impl RunWorkspaces {
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<SessionId, Arc<Workspace>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns why globs cannot name files that a verify command takes from the base; `None` if they can.
+#[must_use]
+pub fn why_not_kept(globs: &[String]) -> Option<String> {
+    KeptFiles::new(globs, Path::new("")).err()
+}
+
+/// The most files that a remark about a verification names.
+const FILES_NAMED: usize = 20;
+
+/// Says which changed files were not part of a verification.
+fn taken_from_base(paths: &[String]) -> String {
+    let mut named = paths.iter().take(FILES_NAMED).cloned().collect::<Vec<_>>().join(", ");
+    if let more @ 1.. = paths.len().saturating_sub(FILES_NAMED) {
+        named += &format!(" and {more} more");
+    }
+    format!("taken from the base, without the changes of the work: {named}")
 }

@@ -5,11 +5,15 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use adjutant_core::workspace::{MergeRequest, OwnWorkspaceKind};
+use adjutant_core::VerifyCommand;
+use adjutant_core::workspace::{MergeRequest, WorkspaceKind};
+use adjutant_tools::ToolAvailability;
 use adjutant_workspace::sandbox::{NetworkAccess, ResourceBounds, SandboxHelper};
 use adjutant_workspace::space::{
-    BackingChoice, SweptWorkspace, WorkspaceError, WorkspaceOptions, Workspaces,
+    SandboxOptions, SweepOutcome, WorkspaceBackingChoice, WorkspaceError, WorkspaceOptions,
+    Workspaces,
 };
+use adjutant_workspace::toolchains::{FoundToolchain, SYSTEM_TOOLCHAIN, tool_summary};
 use adjutant_workspace::{
     GitError, why_no_repository, why_results_cannot_be_kept, with_link_targets,
 };
@@ -25,16 +29,27 @@ pub struct WorkspaceSetup {
     /// The state directory, below which workspaces are made.
     pub state: PathBuf,
     /// The kind; `None` for the best that works here.
-    pub kind: Option<OwnWorkspaceKind>,
+    pub kind: Option<WorkspaceKind>,
     /// Ignored directories to include, such as `target` or `node_modules`.
     pub include_ignored: Vec<PathBuf>,
     /// Whether commands run without a sandbox. Only a person can set this.
     pub sandbox_off: bool,
     /// What to do with completed results when the run has ended. Recorded, so that `resume` does it too.
     pub merge: Option<MergeRequest>,
+    /// The command that must succeed before the work of an agent counts as done. Recorded, so that it also applies
+    /// to tasks that are delegated after a `resume`.
+    pub verify: Option<VerifyCommand>,
     /// Directories that commands may read beside system directories.
     pub grants: Vec<PathBuf>,
-    /// Directories that are hidden from commands, such as the person's home.
+    /// The toolchains of this machine that commands see, and the system's tools.
+    pub toolchains: Vec<FoundToolchain>,
+    /// The names of the toolchains that a person switched off.
+    pub toolchains_off: Vec<String>,
+    /// Whether a person switched off all toolchains.
+    pub no_toolchains: bool,
+    /// The person's home directory: commands see a private directory at its path.
+    pub home: Option<PathBuf>,
+    /// Further directories that are hidden from commands.
     pub hidden: Vec<PathBuf>,
     /// The person's configuration directory, which agents can neither read nor write.
     pub config: Option<PathBuf>,
@@ -44,6 +59,8 @@ pub struct WorkspaceSetup {
     pub reserved: Vec<PathBuf>,
     /// The resource limits of one command; a run sets those of its policy.
     pub bounds: ResourceBounds,
+    /// The most bytes that all workspaces may occupy; a run sets that of its policy.
+    pub disk_bytes: Option<u64>,
     /// The sandbox helper program; `None` for this program.
     pub helper: Option<PathBuf>,
 }
@@ -58,13 +75,35 @@ impl WorkspaceSetup {
             include_ignored: Vec::new(),
             sandbox_off: false,
             merge: None,
+            verify: None,
             grants: Vec::new(),
+            toolchains: Vec::new(),
+            home: None,
+            toolchains_off: Vec::new(),
+            no_toolchains: false,
             hidden: Vec::new(),
             config: None,
             read_only: Vec::new(),
             reserved: Vec::new(),
             bounds: ResourceBounds::default(),
+            disk_bytes: None,
             helper: None,
+        }
+    }
+
+    /// Returns the tools that commands see in a sandbox, in one line; `None` without a sandbox, or if none is known.
+    #[must_use]
+    pub fn commands_see(&self) -> Option<String> {
+        (!self.sandbox_off).then(|| tool_summary(&self.toolchains)).flatten()
+    }
+
+    /// Says to commands that miss a tool what would make it available.
+    pub(crate) fn tool_availability(&self) -> ToolAvailability {
+        let names = self.toolchains.iter().map(|it| it.name);
+        ToolAvailability {
+            all_off: self.no_toolchains,
+            off: self.toolchains_off.clone(),
+            found: names.filter(|it| *it != SYSTEM_TOOLCHAIN).map(str::to_owned).collect(),
         }
     }
 
@@ -72,10 +111,10 @@ impl WorkspaceSetup {
     pub(crate) fn open(&self, tree: &Path, network: bool) -> Result<Workspaces, String> {
         let backing = match self.kind {
             // Without a sandbox nothing can be mounted, so an overlay is not possible.
-            None if self.sandbox_off => BackingChoice::Worktree,
-            None => BackingChoice::Best,
-            Some(OwnWorkspaceKind::Overlay) => BackingChoice::Overlay,
-            Some(OwnWorkspaceKind::Worktree) => BackingChoice::Worktree,
+            None if self.sandbox_off => WorkspaceBackingChoice::Worktree,
+            None => WorkspaceBackingChoice::Best,
+            Some(WorkspaceKind::Overlay) => WorkspaceBackingChoice::Overlay,
+            Some(WorkspaceKind::Worktree) => WorkspaceBackingChoice::Worktree,
         };
         let options = WorkspaceOptions {
             backing,
@@ -85,6 +124,10 @@ impl WorkspaceSetup {
             closed: self.config.as_deref().map(with_link_targets).unwrap_or_default(),
             // Stories depend on the commits of earlier stories, so equal work must give equal commits.
             reproducible: !self.reserved.is_empty(),
+            sandboxed: !self.sandbox_off,
+            home: self.home.clone(),
+            disk_bytes: self.disk_bytes,
+            caches: self.toolchains.iter().flat_map(|it| it.caches.iter().cloned()).collect(),
             helper: self
                 .helper
                 .as_ref()
@@ -96,15 +139,6 @@ impl WorkspaceSetup {
             why.unwrap_or_else(|| error_chain(&error))
         })?;
         let top = all.repository().work_tree();
-        if top != tree.canonicalize().map_err(|error| error.to_string())? {
-            return Err(format!(
-                "{} is a folder within the repository {}; agents that write work in all of it, so go there or \
-                 add --root {}",
-                tree.display(),
-                top.display(),
-                top.display()
-            ));
-        }
         if let Some(problem) = why_results_cannot_be_kept(all.repository()) {
             return Err(problem);
         }
@@ -117,6 +151,25 @@ impl WorkspaceSetup {
         }
         self.refuse_config_in(&all)?;
         Ok(all)
+    }
+
+    /// Returns what commands see besides their workspace.
+    pub(super) fn sandbox_options(&self, network: NetworkAccess) -> SandboxOptions {
+        let each = |of: fn(&FoundToolchain) -> &Vec<PathBuf>| -> Vec<PathBuf> {
+            self.toolchains.iter().flat_map(of).cloned().collect()
+        };
+        let has_network = network == NetworkAccess::Granted;
+        let variables = self.toolchains.iter().flat_map(|it| it.environment(has_network));
+        SandboxOptions {
+            grants: self.grants.clone(),
+            toolchains: each(|it| &it.granted),
+            filtered: each(|it| &it.filtered),
+            path: each(|it| &it.path),
+            variables: variables.map(|(name, value)| (name.into(), value.clone())).collect(),
+            hidden: self.hidden.iter().chain(&self.home).cloned().collect(),
+            bounds: self.bounds.clone(),
+            ..SandboxOptions::default()
+        }
     }
 
     /// Refuses a repository that tracks the person's configuration, because every workspace would contain it.
@@ -155,13 +208,15 @@ impl WorkspaceSetup {
         self.open(tree, network).map(drop).map_err(EngineError::Workspaces)
     }
 
-    /// Returns the reserved files within `tree`, relative to it.
+    /// Returns the reserved files within the repository around `tree`, relative to its top.
     fn reserved_in(&self, tree: &Path) -> Vec<PathBuf> {
         let Ok(tree) = tree.canonicalize() else { return Vec::new() };
+        let top = tree.ancestors().find(|folder| folder.join(".git").symlink_metadata().is_ok());
+        let top = top.unwrap_or(&tree);
         let within = |file: &PathBuf| {
             // The parent may be a symbolic link; the file itself is not resolved.
             let folder = file.parent()?.canonicalize().ok()?;
-            Some(folder.strip_prefix(&tree).ok()?.join(file.file_name()?))
+            Some(folder.strip_prefix(top).ok()?.join(file.file_name()?))
         };
         self.reserved.iter().filter_map(within).collect()
     }
@@ -183,13 +238,13 @@ impl WorkspaceSetup {
         // Best effort: the next sweep tries again.
         let _ = all.drop_base_refs(&|run| is_over(archive, run));
         let said = swept.into_iter().map(|it| match it {
-            SweptWorkspace::Kept(reference, _) => {
+            SweepOutcome::Kept(reference, _) => {
                 format!("kept the work that was left in {reference}")
             }
-            SweptWorkspace::Removed(reference) => {
+            SweepOutcome::Removed(reference) => {
                 format!("removed the empty workspace of {reference}")
             }
-            SweptWorkspace::Unclear(reference, why) => format!("left {reference} alone: {why}"),
+            SweepOutcome::Unclear(reference, why) => format!("left {reference} alone: {why}"),
         });
         said.collect()
     }
@@ -197,7 +252,7 @@ impl WorkspaceSetup {
     /// Drops the refs to the start commits of ended runs in `tree` that have no results left.
     pub fn release_base_refs(&self, tree: &Path, archive: &Archive) {
         // Nothing is mounted, so probing for overlay support can be skipped.
-        let setup = Self { kind: Some(OwnWorkspaceKind::Worktree), ..self.clone() };
+        let setup = Self { kind: Some(WorkspaceKind::Worktree), ..self.clone() };
         if let Ok(all) = setup.open(tree, false) {
             // Best effort: the next sweep tries again.
             let _ = all.drop_base_refs(&|run| is_over(archive, run));

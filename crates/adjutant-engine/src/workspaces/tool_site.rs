@@ -4,7 +4,7 @@
 //! afterwards.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
 
 use adjutant_core::workspace::OwnWorkspace;
@@ -48,18 +48,34 @@ impl ToolSite {
     }
 
     /// Runs the verify command of `session` in a fresh workspace, made from a commit of the present work with
-    /// `message`. Blocks.
+    /// `message`; files that match the globs `keep` are those of the base. Returns the output and the changed files
+    /// that were taken from the base. Blocks.
     pub(crate) fn verify(
         &self,
         session: SessionId,
-        message: &str,
+        (message, keep): (&str, &[String]),
         run: impl FnOnce(&Toolbox, &Confinement) -> ToolOutput,
-    ) -> Result<ToolOutput, String> {
+    ) -> Result<(ToolOutput, Vec<String>), String> {
         match self {
-            Self::Own { spaces, owner, space, toolbox } => {
-                self.while_open(|| spaces.verify(session, (*owner, space), message, toolbox, run))
-            }
+            Self::Own { spaces, owner, space, toolbox } => self.while_open(|| {
+                spaces.verify(session, (*owner, space), (message, keep), toolbox, run)
+            }),
             Self::Shared(_) | Self::Closed => Err(self.no_confinement()),
+        }
+    }
+
+    /// Returns the files that the work of `session` changed in its own workspace, compared with the base. Returns
+    /// `None` if it has none or they cannot be compared. Blocks.
+    pub(crate) fn changed_files(
+        &self,
+        session: SessionId,
+        message: &str,
+    ) -> Option<BTreeSet<String>> {
+        match self {
+            Self::Own { spaces, owner, space, .. } if *owner == session => {
+                self.while_open(|| spaces.changed_files(session, space, message)).ok()
+            }
+            Self::Own { .. } | Self::Shared(_) | Self::Closed => None,
         }
     }
 
@@ -70,16 +86,20 @@ impl ToolSite {
         session: SessionId,
         some: &BTreeSet<PathBuf>,
     ) -> BTreeSet<PathBuf> {
-        let left_out = match self {
+        let (left_out, folder) = match self {
             Self::Own { spaces, owner, space, .. } if *owner == session && !some.is_empty() => {
                 let workspace = spaces.get(session, space);
-                workspace.and_then(|it| it.left_out().map_err(|error| error_chain(&error)))
+                let left_out =
+                    workspace.and_then(|it| it.left_out().map_err(|error| error_chain(&error)));
+                (left_out, spaces.all.subfolder())
             }
             Self::Own { .. } | Self::Shared(_) | Self::Closed => return BTreeSet::new(),
         };
         // Best effort: keeping the work reports ignored files as well.
         let left_out = left_out.unwrap_or_default();
-        ignored_among(some, &left_out).map(Path::to_owned).collect()
+        let from_top = some.iter().map(|path| folder.join(path)).collect();
+        let ignored = ignored_among(&from_top, &left_out);
+        ignored.filter_map(|path| Some(path.strip_prefix(folder).ok()?.to_owned())).collect()
     }
 
     fn toolbox(&self) -> Result<Arc<Toolbox>, String> {

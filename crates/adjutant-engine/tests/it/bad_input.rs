@@ -11,8 +11,8 @@ async fn too_many_tasks_refuse_the_whole_call_and_create_no_files() {
         rig = rig.task(&number.to_string(), "Look");
     }
     let disk = rig.disk();
-    let story = rig.delegate().await;
-    let Err(EngineError::Refused(refusal)) = &story.result else { panic!("{:?}", story.result) };
+    let trace = rig.delegate().await;
+    let Err(EngineError::Refused(refusal)) = &trace.result else { panic!("{:?}", trace.result) };
     assert_eq!(refusal.message(), "Too many delegations (9). Maximum: 8");
     assert!(disk.bytes().is_empty());
 }
@@ -23,7 +23,7 @@ async fn unusable_context_file_refuses_only_its_task() {
     std::os::unix::fs::symlink("/etc/passwd", rig.tree().join("link")).unwrap();
     std::os::unix::net::UnixListener::bind(rig.tree().join("socket")).unwrap();
     std::fs::write(rig.tree().join("huge"), vec![b'x'; 1 << 20]).unwrap();
-    let story = rig
+    let trace = rig
         .task("outside", "a")
         .context("../secret")
         .task("absolute", "a")
@@ -38,7 +38,7 @@ async fn unusable_context_file_refuses_only_its_task() {
         .context("ok.txt")
         .delegate()
         .await;
-    let mut ends = story.ends();
+    let mut ends = trace.ends();
     ends.sort();
     assert_eq!(
         ends,
@@ -51,7 +51,7 @@ async fn unusable_context_file_refuses_only_its_task() {
             "socket: refused VALIDATION_FAILED",
         ]
     );
-    assert_eq!(story.requests.len(), 1, "nothing was asked for the refused ones");
+    assert_eq!(trace.requests.len(), 1, "nothing was asked for the refused ones");
 }
 
 #[tokio::test(start_paused = true)]
@@ -67,35 +67,35 @@ async fn malformed_tool_arguments_return_an_error_without_running_the_tool() {
         [[turn]]
         text = "done"
     "#;
-    let story = Rig::new().script(script).task("a", "Look").delegate().await;
-    assert_eq!(story.outcome(), Outcome::Completed);
+    let trace = Rig::new().script(script).task("a", "Look").delegate().await;
+    assert_eq!(trace.outcome(), Outcome::Completed);
     let refused =
-        story.events.iter().filter(|(_, event)| matches!(event, Event::ToolRefused { .. })).count();
+        trace.events.iter().filter(|(_, event)| matches!(event, Event::ToolRefused { .. })).count();
     assert_eq!(refused, 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn ten_megabytes_of_text_are_accepted_as_reply() {
     let script = "[[turn]]\ntext_bytes = 10485760\nusage = { input = 10, output = 10 }\n";
-    let story = Rig::new().script(script).task("a", "Talk").delegate().await;
-    assert_eq!(story.outcome(), Outcome::Completed);
+    let trace = Rig::new().script(script).task("a", "Talk").delegate().await;
+    assert_eq!(trace.outcome(), Outcome::Completed);
 }
 
 #[tokio::test(start_paused = true)]
 async fn empty_reply_is_retried_and_then_fails() {
     let script = "[[turn]]\ntext = \" \"\ntimes = 3\n";
-    let story = Rig::new().script(script).task("a", "Talk").delegate().await;
-    assert_eq!(story.ends(), ["a: failed VALIDATION_FAILED"]);
+    let trace = Rig::new().script(script).task("a", "Talk").delegate().await;
+    assert_eq!(trace.ends(), ["a: failed VALIDATION_FAILED"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn script_that_ends_early_fails_with_the_missing_turn() {
     let script = "[[turn]]\nlabel = \"another\"\ntext = \"done\"\n";
-    let story = Rig::new().script(script).task("a", "Talk").delegate().await;
-    let message = story.events.iter().find_map(|(_, event)| match event {
+    let trace = Rig::new().script(script).task("a", "Talk").delegate().await;
+    let message = trace.events.iter().find_map(|(_, event)| match event {
         Event::Ended { reason: Some(reason), .. } => Some(reason.message.clone()),
         _ => None,
     });
-    assert_eq!(story.ends(), ["a: failed PROVIDER_ERROR"]);
+    assert_eq!(trace.ends(), ["a: failed PROVIDER_ERROR"]);
     assert!(message.unwrap().contains("no turn 1"));
 }

@@ -43,10 +43,10 @@ fn users(messages: &[Message]) -> Vec<&str> {
 #[tokio::test(start_paused = true)]
 async fn message_to_an_agent_is_in_its_next_request_after_the_tool_results() {
     let mut told = false;
-    let story = Rig::new()
+    let trace = Rig::new()
         .script(SCRIPT)
         .task("a", "Look")
-        .when(move |event, control| {
+        .on_event(move |event, control| {
             if let Event::Replied { session, .. } = event
                 && !std::mem::replace(&mut told, true)
             {
@@ -56,8 +56,8 @@ async fn message_to_an_agent_is_in_its_next_request_after_the_tool_results() {
         })
         .delegate()
         .await;
-    assert_eq!(story.outcome(), Outcome::Completed);
-    let last = story.requests.last().unwrap();
+    assert_eq!(trace.outcome(), Outcome::Completed);
+    let last = trace.requests.last().unwrap();
     assert!(last.messages.iter().any(|message| message.text().contains("> Mind the gap.")));
     let talk = users(&last.messages);
     let result = talk.iter().position(|line| *line == "(result)").unwrap();
@@ -69,10 +69,10 @@ async fn message_to_an_agent_is_in_its_next_request_after_the_tool_results() {
 async fn message_reaches_the_root_agent() {
     let script =
         "[[turn]]\ntext = \"done\"\n[[turn]]\nlast = \"Mind the gap\"\ntext = \"minded\"\n";
-    let story = Rig::new()
+    let trace = Rig::new()
         .script(script)
         .goal("Travel")
-        .when(|event, control| {
+        .on_event(|event, control| {
             if let Event::RunStarted { run, .. } = event {
                 let text = "Mind the gap.".to_owned();
                 control.try_send(ControlCommand::Tell(run.root_session(), text)).unwrap();
@@ -80,8 +80,8 @@ async fn message_reaches_the_root_agent() {
         })
         .delegate()
         .await;
-    assert_eq!((story.outcome(), story.requests.len()), (Outcome::Completed, 2));
-    let heard = story.requests[1].messages.last().unwrap().text();
+    assert_eq!((trace.outcome(), trace.requests.len()), (Outcome::Completed, 2));
+    let heard = trace.requests[1].messages.last().unwrap().text();
     assert!(heard.contains("> Mind the gap."), "{heard}");
 }
 

@@ -14,11 +14,11 @@ async fn panic_in_one_child_does_not_affect_the_others() {
         label = "fine"
         text = "done"
     "#;
-    let story = Rig::new().script(script).task("broken", "a").task("fine", "b").delegate().await;
-    let mut ends = story.ends();
+    let trace = Rig::new().script(script).task("broken", "a").task("fine", "b").delegate().await;
+    let mut ends = trace.ends();
     ends.sort();
     assert_eq!(ends, ["broken: failed INTERNAL", "fine: completed"]);
-    let crash = story.events.iter().find_map(|(_, event)| match event {
+    let crash = trace.events.iter().find_map(|(_, event)| match event {
         Event::Crashed { message, backtrace, .. } => Some((message.clone(), backtrace.clone())),
         _ => None,
     });
@@ -37,11 +37,11 @@ async fn error_in_one_child_does_not_affect_the_others() {
         label = "fine"
         text = "done"
     "#;
-    let story = Rig::new().script(script).task("refused", "a").task("fine", "b").delegate().await;
-    let mut ends = story.ends();
+    let trace = Rig::new().script(script).task("refused", "a").task("fine", "b").delegate().await;
+    let mut ends = trace.ends();
     ends.sort();
     assert_eq!(ends, ["fine: completed", "refused: failed PROVIDER_ERROR"]);
-    assert_eq!(story.outcome(), Outcome::Partial);
+    assert_eq!(trace.outcome(), Outcome::Partial);
 }
 
 #[tokio::test(start_paused = true)]
@@ -52,15 +52,15 @@ async fn full_disk_stops_the_run_before_an_unrecorded_effect() {
         let rig = Rig::new().script(script).task("a", "Look");
         let disk = rig.disk();
         disk.fail_write(nth, 10, ENOSPC);
-        let story = rig.delegate().await;
-        let Err(EngineError::Journal(error)) = &story.result else {
+        let trace = rig.delegate().await;
+        let Err(EngineError::Journal(error)) = &trace.result else {
             // The run needed fewer writes than this limit.
-            assert_eq!(story.outcome(), Outcome::Completed);
+            assert_eq!(trace.outcome(), Outcome::Completed);
             assert!(nth > 5, "a run writes more than {nth} times");
             continue;
         };
         assert!(error.is_final());
-        let run = story.events.iter().find_map(|(_, event)| match event {
+        let run = trace.events.iter().find_map(|(_, event)| match event {
             Event::RunStarted { run, .. } => Some(*run),
             _ => None,
         });
@@ -71,10 +71,10 @@ async fn full_disk_stops_the_run_before_an_unrecorded_effect() {
         let start = adjutant_store::JournalPosition::start(run);
         let read = adjutant_store::JournalReader::<Event, _>::new(bytes.as_slice(), start);
         let read: Vec<Event> = read.map(|record| record.unwrap().event).collect();
-        let told: Vec<Event> = story.events.iter().map(|(_, event)| event.clone()).collect();
+        let told: Vec<Event> = trace.events.iter().map(|(_, event)| event.clone()).collect();
         assert_eq!(read[..told.len()], told[..], "write {nth}");
         let reserved = told.iter().filter(|event| matches!(event, Event::Reserved { .. })).count();
-        assert_eq!(story.requests.len(), reserved, "no request without its record, write {nth}");
+        assert_eq!(trace.requests.len(), reserved, "no request without its record, write {nth}");
     }
 }
 
@@ -82,7 +82,7 @@ async fn full_disk_stops_the_run_before_an_unrecorded_effect() {
 async fn panic_of_the_approver_denies_the_call() {
     let script = "[[turn]]\ntext = \"done\"\n";
     let rig = Rig::new().script(script).task("a", "Look");
-    let story = rig.approver(|_| panic!("the terminal caught fire")).delegate().await;
-    assert_eq!(story.ends(), ["a: refused APPROVAL_DENIED"]);
-    assert!(story.requests.is_empty());
+    let trace = rig.approver(|_| panic!("the terminal caught fire")).delegate().await;
+    assert_eq!(trace.ends(), ["a: refused APPROVAL_DENIED"]);
+    assert!(trace.requests.is_empty());
 }

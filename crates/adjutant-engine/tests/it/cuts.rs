@@ -5,8 +5,8 @@
 //! time, because each retry waits on a real clock.
 
 use adjutant_core::{Event, Outcome};
-use adjutant_testkit::fake::{Fake, Running, Script, Turn};
-use adjutant_testkit::{Rig, Story};
+use adjutant_testkit::fake::{FakeServer, RunningServer, Script, Turn};
+use adjutant_testkit::{Rig, RunTrace};
 use serde_json::json;
 
 use crate::providers::on_all;
@@ -24,7 +24,7 @@ fn cut(turn: &Turn, at: usize) -> Turn {
 }
 
 /// Runs one task for each cut position, all at the same time.
-async fn delegate(fake: &Running, places: &[usize]) -> Story {
+async fn delegate(fake: &RunningServer, places: &[usize]) -> RunTrace {
     let count = places.len() as u64;
     let mut rig = Rig::new().file("a.rs", "fn a() {}\n").model(fake.model()).concurrency(count);
     rig = rig.policy(|policy| {
@@ -50,13 +50,17 @@ async fn reply_cut_at_any_byte_is_retried() {
             let turns = [&read, &answer].map(|turn| turn.clone().first(cut(turn, *at)));
             script = script.on(&format!("Cut at {at}."), turns);
         }
-        let fake = Fake::new(api, script).start().await;
-        let story = delegate(&fake, &places).await;
-        assert_eq!(story.outcome(), Outcome::Completed, "{api:?}: {:?}", story.ends());
-        let failed = story.kinds().iter().filter(|kind| *kind == "attempt_failed").count();
+        let fake = FakeServer::new(api, script).start().await;
+        let trace = delegate(&fake, &places).await;
+        assert_eq!(trace.outcome(), Outcome::Completed, "{api:?}: {:?}", trace.ends());
+        let failed = trace.kinds().iter().filter(|kind| *kind == "attempt_failed").count();
         assert!(failed > 50 && failed < 2 * places.len(), "{api:?}: {failed} were cut");
-        assert_eq!(fake.arrived(), 2 * places.len() + failed, "{api:?}: one retry for each cut");
-        let texts = story.events.iter().filter_map(|(_, event)| match event {
+        assert_eq!(
+            fake.request_count(),
+            2 * places.len() + failed,
+            "{api:?}: one retry for each cut"
+        );
+        let texts = trace.events.iter().filter_map(|(_, event)| match event {
             Event::Replied { text, .. } => Some(text.as_str()),
             _ => None,
         });
@@ -77,15 +81,15 @@ async fn connection_that_always_breaks_keeps_the_notes() {
             let turns = [note.clone(), cut(&Turn::says(ANSWER).thinking("Hm."), *at)];
             script = script.on(&format!("Cut at {at}."), turns);
         }
-        let fake = Fake::new(api, script).start().await;
-        let story = delegate(&fake, &places).await;
-        let mut ends = story.ends();
+        let fake = FakeServer::new(api, script).start().await;
+        let trace = delegate(&fake, &places).await;
+        let mut ends = trace.ends();
         let mut expected: Vec<_> =
             places.iter().map(|at| format!("at-{at}: partial PROVIDER_ERROR")).collect();
         ends.sort();
         expected.sort();
         assert_eq!(ends, expected, "{api:?}");
-        let attempts = fake.arrived() - places.len();
+        let attempts = fake.request_count() - places.len();
         assert_eq!(attempts, 3 * places.len(), "{api:?}: three attempts and no more");
     })
     .await;

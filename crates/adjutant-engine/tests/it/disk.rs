@@ -5,7 +5,7 @@
 use adjutant_core::{Event, Outcome};
 use adjutant_engine::{EngineError, ResumeRequest};
 use adjutant_store::{JournalError, JournalPosition, JournalReader, MemoryDisk};
-use adjutant_testkit::{Rig, Story};
+use adjutant_testkit::{Rig, RunTrace};
 
 const EIO: i32 = 5;
 const ENOSPC: i32 = 28;
@@ -32,8 +32,8 @@ fn rig() -> Rig {
 }
 
 /// Returns the recorded events after checking that they are complete and fold without errors.
-fn recorded(disk: &MemoryDisk, story: &Story) -> Vec<Event> {
-    let run = story.events.iter().find_map(|(_, event)| match event {
+fn recorded(disk: &MemoryDisk, trace: &RunTrace) -> Vec<Event> {
+    let run = trace.events.iter().find_map(|(_, event)| match event {
         Event::RunStarted { run, .. } => Some(*run),
         _ => None,
     });
@@ -55,12 +55,12 @@ async fn with_any_free_space_the_run_ends_with_an_outcome_or_does_not_start() {
         let rig = rig();
         let disk = rig.disk();
         disk.set_capacity(Some(capacity));
-        let story = rig.delegate().await;
-        match &story.result {
+        let trace = rig.delegate().await;
+        match &trace.result {
             Err(EngineError::Journal(JournalError::DiskFull(_))) => {
                 unbegun += 1;
-                assert!(story.events.is_empty() && disk.bytes().is_empty(), "{capacity}");
-                assert!(story.requests.is_empty(), "{capacity}");
+                assert!(trace.events.is_empty() && disk.bytes().is_empty(), "{capacity}");
+                assert!(trace.requests.is_empty(), "{capacity}");
                 continue;
             }
             Err(error) => panic!("{capacity}: {error}"),
@@ -68,22 +68,22 @@ async fn with_any_free_space_the_run_ends_with_an_outcome_or_does_not_start() {
             Ok(finished) => {
                 full += 1;
                 assert_eq!(finished.outcome, Outcome::Partial, "{capacity}");
-                let ends = story.ends();
+                let ends = trace.ends();
                 let known = |end: &String| {
                     end.ends_with(": completed") || end.ends_with(": partial DISK_FULL")
                 };
                 assert!(ends.iter().all(known), "{capacity}: {ends:?}");
             }
         }
-        let events = recorded(&disk, &story);
+        let events = recorded(&disk, &trace);
         assert!(matches!(events.last(), Some(Event::RunEnded { .. })), "{capacity}");
-        let told: Vec<&Event> = story.events.iter().map(|(_, event)| event).collect();
+        let told: Vec<&Event> = trace.events.iter().map(|(_, event)| event).collect();
         assert_eq!(events.iter().collect::<Vec<_>>(), told, "{capacity}");
         // Every model call has a reply or was settled.
         let count = |is: fn(&Event) -> bool| events.iter().filter(|event| is(event)).count();
         let answered = count(|event| matches!(event, Event::Replied { .. }));
         let closed = count(|event| matches!(event, Event::Settled { .. }));
-        let asked = story.requests.len();
+        let asked = trace.requests.len();
         assert!((answered..=answered + closed).contains(&asked), "{capacity}: {asked} requests");
     }
     assert!(unbegun > 0 && full > 10 && completed > 10, "{unbegun} {full} {completed}");
@@ -158,22 +158,22 @@ async fn replies_in_flight_on_a_full_disk_are_recorded_and_no_turn_is_paid_twice
             let first = rig();
             let disk = first.disk();
             disk.set_capacity(Some(capacity));
-            let story = first.delegate().await;
-            if !matches!(&story.result, Ok(finished) if finished.outcome == Outcome::Partial) {
+            let trace = first.delegate().await;
+            if !matches!(&trace.result, Ok(finished) if finished.outcome == Outcome::Partial) {
                 continue;
             }
             full += 1;
-            let events = recorded(&disk, &story);
+            let events = recorded(&disk, &trace);
             let is_answer = |event: &&Event| matches!(event, Event::Replied { .. });
             let is_full = |event: &&Event| matches!(event, Event::Ended { reason: Some(_), .. });
             let since = events.iter().skip_while(|event| !is_full(event));
             answered_after += usize::from(since.clone().any(|event| is_answer(&event)));
             let answers = events.iter().filter(is_answer).count();
-            assert_eq!(answers, story.requests.len(), "{capacity}: every request is answered");
+            assert_eq!(answers, trace.requests.len(), "{capacity}: every request is answered");
 
             let again = rig().resume(&disk.bytes(), ResumeRequest::default()).await;
             assert_eq!(again.outcome(), Outcome::Completed, "{capacity}: {:?}", again.ends());
-            let requests = story.requests.iter().chain(&again.requests);
+            let requests = trace.requests.iter().chain(&again.requests);
             let mut asked: Vec<_> = requests.map(|it| (it.label.clone(), it.turn)).collect();
             asked.sort_unstable();
             assert_eq!(asked, expected, "{capacity}: each turn is asked for once");
@@ -189,10 +189,10 @@ async fn oversized_reply_on_a_full_disk_still_ends_the_run_with_an_outcome() {
     let rig = Rig::new().script(&script).task("a", "Look");
     let disk = rig.disk();
     disk.set_capacity(Some(120_000));
-    let story = rig.delegate().await;
-    assert_eq!(story.ends(), ["a: partial DISK_FULL"]);
-    assert_eq!(story.outcome(), Outcome::Partial);
-    assert!(matches!(recorded(&disk, &story).last(), Some(Event::RunEnded { .. })));
+    let trace = rig.delegate().await;
+    assert_eq!(trace.ends(), ["a: partial DISK_FULL"]);
+    assert_eq!(trace.outcome(), Outcome::Partial);
+    assert!(matches!(recorded(&disk, &trace).last(), Some(Event::RunEnded { .. })));
 }
 
 #[tokio::test(start_paused = true)]
@@ -201,15 +201,15 @@ async fn freed_disk_space_is_used_again() {
     let disk = rig.disk();
     disk.set_capacity(Some(150_000));
     let returned = disk.clone();
-    let story = rig
-        .when(move |event, _| {
+    let trace = rig
+        .on_event(move |event, _| {
             if matches!(event, Event::Reserved { .. }) {
                 returned.set_capacity(None);
             }
         })
         .delegate()
         .await;
-    assert_eq!(story.outcome(), Outcome::Completed);
+    assert_eq!(trace.outcome(), Outcome::Completed);
 }
 
 /// Write errors that the reserve cannot prevent: the run fails once, and reported events are kept.
@@ -228,18 +228,18 @@ async fn disk_error_fails_the_run_and_is_not_retried() {
             let rig = rig();
             let disk = rig.disk();
             plan(&disk, nth);
-            let story = rig.delegate().await;
-            let Err(EngineError::Journal(error)) = &story.result else {
-                panic!("{what} {nth}: {:?}", story.result);
+            let trace = rig.delegate().await;
+            let Err(EngineError::Journal(error)) = &trace.result else {
+                panic!("{what} {nth}: {:?}", trace.result);
             };
             assert!(error.is_final(), "{what} {nth}");
             assert_eq!(disk.writes().max(disk.syncs()), nth, "{what} {nth}: tried once");
-            if story.events.is_empty() {
+            if trace.events.is_empty() {
                 assert!(disk.bytes().is_empty(), "{what} {nth}");
                 continue;
             }
-            let told: Vec<Event> = story.events.iter().map(|(_, event)| event.clone()).collect();
-            assert_eq!(recorded(&disk, &story)[..told.len()], told[..], "{what} {nth}");
+            let told: Vec<Event> = trace.events.iter().map(|(_, event)| event.clone()).collect();
+            assert_eq!(recorded(&disk, &trace)[..told.len()], told[..], "{what} {nth}");
             assert!(!told.iter().any(|event| matches!(event, Event::RunEnded { .. })));
         }
     }
@@ -257,13 +257,13 @@ async fn run_ended_by_a_full_disk_can_be_resumed() {
             continue;
         }
         resumed += 1;
-        let story = rig().resume(&disk.bytes(), ResumeRequest::default()).await;
-        assert_eq!(story.outcome(), Outcome::Completed, "{capacity}");
+        let trace = rig().resume(&disk.bytes(), ResumeRequest::default()).await;
+        assert_eq!(trace.outcome(), Outcome::Completed, "{capacity}");
         let answered = |(_, event): &(_, Event)| match event {
             Event::Replied { session, turn, .. } => Some((*session, *turn)),
             _ => None,
         };
-        let turns: Vec<_> = story.events.iter().filter_map(answered).collect();
+        let turns: Vec<_> = trace.events.iter().filter_map(answered).collect();
         let distinct: std::collections::BTreeSet<_> = turns.iter().collect();
         assert_eq!(distinct.len(), turns.len(), "{capacity}: an answer was bought twice");
     }
@@ -275,12 +275,12 @@ async fn resume_on_a_full_disk_changes_nothing() {
     let first = rig();
     let disk = first.disk();
     disk.set_capacity(Some(60_000));
-    let story = first.delegate().await;
-    assert_eq!(story.outcome(), Outcome::Partial);
+    let trace = first.delegate().await;
+    assert_eq!(trace.outcome(), Outcome::Partial);
     let journal = disk.bytes();
-    let story = rig().resume_within(&journal, journal.len() + 100).await;
-    let full = matches!(&story.result, Err(error) if error.is_disk_full());
-    assert!(full, "{:?}", story.result);
-    assert!(story.requests.is_empty());
-    assert_eq!(story.events.len(), story.recalled);
+    let trace = rig().resume_within(&journal, journal.len() + 100).await;
+    let full = matches!(&trace.result, Err(error) if error.is_disk_full());
+    assert!(full, "{:?}", trace.result);
+    assert!(trace.requests.is_empty());
+    assert_eq!(trace.events.len(), trace.recalled);
 }

@@ -70,7 +70,7 @@ async fn new_host_is_asked_about_once_and_questions_come_one_at_a_time() {
     let port = server();
     let asked = Arc::new(Mutex::new(Vec::new()));
     let (kept, out) = (Arc::clone(&asked), AtomicUsize::new(0));
-    let story = rig(port, "")
+    let trace = rig(port, "")
         .approver(move |question| {
             assert_eq!(out.fetch_add(1, Ordering::SeqCst), 0, "two questions at once");
             if let ApproverQuestion::Domain { label, host, url } = question {
@@ -81,33 +81,36 @@ async fn new_host_is_asked_about_once_and_questions_come_one_at_a_time() {
         })
         .delegate()
         .await;
-    assert_eq!(story.outcome(), Outcome::Completed);
+    assert_eq!(trace.outcome(), Outcome::Completed);
     assert_eq!(*asked.lock().unwrap(), [format!("left 127.0.0.1 http://127.0.0.1:{port}/")]);
-    assert!(said(&story.events).iter().all(|text| text.contains("page")), "{:?}", story.events);
+    assert!(said(&trace.events).iter().all(|text| text.contains("page")), "{:?}", trace.events);
 }
 
 #[tokio::test]
 async fn denied_host_is_a_tool_error_and_nothing_is_fetched() {
-    let story = rig(server(), "")
+    let trace = rig(server(), "")
         .approver(|question| match question {
             ApproverQuestion::Call { .. } => ApproverAnswer::Yes,
             ApproverQuestion::Domain { .. } => ApproverAnswer::No("not that one".into()),
         })
         .delegate()
         .await;
-    assert_eq!(story.outcome(), Outcome::Completed);
-    for text in said(&story.events) {
+    assert_eq!(trace.outcome(), Outcome::Completed);
+    for text in said(&trace.events) {
         assert!(text.contains("127.0.0.1 was not allowed (not that one)"), "{text}");
     }
-    assert!(!story.kinds().contains(&"tool_called".to_owned()));
+    assert!(!trace.kinds().contains(&"tool_called".to_owned()));
 }
 
 #[tokio::test]
 async fn redirect_to_another_host_returns_the_host_to_request() {
     let port = server();
-    let story = rig(port, "away").delegate().await;
-    for text in said(&story.events) {
-        assert!(text.contains(&format!("to ask for it, fetch http://localhost:{port}/")), "{text}");
+    let trace = rig(port, "away").delegate().await;
+    for text in said(&trace.events) {
+        assert!(
+            text.contains(&format!("to request approval, fetch http://localhost:{port}/")),
+            "{text}"
+        );
     }
 }
 
@@ -115,21 +118,21 @@ async fn redirect_to_another_host_returns_the_host_to_request() {
 async fn unanswered_question_does_not_block_the_end_of_the_run() {
     let (answer, never) = std::sync::mpsc::channel::<()>();
     let never = Mutex::new(never);
-    let story = rig(server(), "")
+    let trace = rig(server(), "")
         .approver(move |question| {
             if matches!(question, ApproverQuestion::Domain { .. }) {
                 let _ = never.lock().unwrap().recv();
             }
             ApproverAnswer::Yes
         })
-        .when(|event, control| {
+        .on_event(|event, control| {
             if matches!(event, Event::DomainAsked { .. }) {
                 let _ = control.try_send(ControlCommand::CancelRun);
             }
         })
         .delegate()
         .await;
-    assert_eq!(story.outcome(), Outcome::Cancelled);
+    assert_eq!(trace.outcome(), Outcome::Cancelled);
     drop(answer);
 }
 
@@ -153,7 +156,7 @@ async fn calls_below_the_amount_need_no_approval_and_the_first_above_does() {
         [[turn]]
         text = "done"
     "#;
-    let story = Rig::new()
+    let trace = Rig::new()
         .script(script)
         .goal("Go")
         .policy(|policy| {
@@ -163,7 +166,7 @@ async fn calls_below_the_amount_need_no_approval_and_the_first_above_does() {
         .answer(ApproverAnswer::No("too much".into()))
         .delegate()
         .await;
-    let amounts: Vec<Usd> = story
+    let amounts: Vec<Usd> = trace
         .events
         .iter()
         .filter_map(|(_, event)| match event {
@@ -172,5 +175,5 @@ async fn calls_below_the_amount_need_no_approval_and_the_first_above_does() {
         })
         .collect();
     assert_eq!(amounts, [Usd::from_dollars(0.20).unwrap()]);
-    assert_eq!(story.ends(), ["one: completed", "two: refused APPROVAL_DENIED"]);
+    assert_eq!(trace.ends(), ["one: completed", "two: refused APPROVAL_DENIED"]);
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use adjutant_core::{Event, Outcome};
 use adjutant_engine::{EngineError, ResumeRequest};
-use adjutant_testkit::{Append, Request, Rig, Story};
+use adjutant_testkit::{AppendTool, ModelRequest, Rig, RunTrace};
 
 const SCRIPT: &str = r#"
     [[turn]]
@@ -56,7 +56,7 @@ fn rig(ledger: &Path) -> Rig {
         .script(SCRIPT)
         .task("left", "Write left")
         .task("right", "Write right")
-        .tool(Append::to(ledger))
+        .tool(AppendTool::to(ledger))
 }
 
 /// The lines of the ledger with their counts.
@@ -69,20 +69,20 @@ fn lines(ledger: &Path) -> BTreeMap<String, usize> {
 }
 
 /// The turns that have a reply, by label.
-fn answered(story: &Story) -> Vec<(String, u32)> {
-    let recalled = story.events[..story.recalled].iter();
+fn answered(trace: &RunTrace) -> Vec<(String, u32)> {
+    let recalled = trace.events[..trace.recalled].iter();
     let turn = |event: &Event| match event {
-        Event::Replied { session, turn, .. } => Some((story.label(*session)?, *turn)),
+        Event::Replied { session, turn, .. } => Some((trace.label(*session)?, *turn)),
         _ => None,
     };
     recalled.filter_map(|(_, event)| turn(event)).collect()
 }
 
 /// The results of the Append calls, by the appended line.
-fn told(story: &Story) -> BTreeMap<String, String> {
+fn told(trace: &RunTrace) -> BTreeMap<String, String> {
     let mut calls: BTreeMap<_, Vec<_>> = BTreeMap::new();
     let mut told = BTreeMap::new();
-    for (_, event) in &story.events {
+    for (_, event) in &trace.events {
         match event {
             Event::Replied { session, tool_calls, .. } => {
                 drop(calls.insert(*session, tool_calls.clone()));
@@ -100,27 +100,27 @@ fn told(story: &Story) -> BTreeMap<String, String> {
     told
 }
 
-fn key(request: &Request) -> (&str, u32) {
+fn key(request: &ModelRequest) -> (&str, u32) {
     (&request.label, request.turn)
 }
 
 /// Resumes from `journal` and checks all guarantees.
-async fn goes_on(first: &Story, journal: &[u8], ledger: &Path, fault: &str) {
+async fn goes_on(first: &RunTrace, journal: &[u8], ledger: &Path, fault: &str) {
     if !journal.contains(&b'\n') {
         assert!(first.requests.is_empty(), "{fault}: asked before anything was on disk");
         return;
     }
     let own = ledger.with_extension("again");
     fs::write(&own, fs::read(ledger).unwrap_or_default()).unwrap();
-    let story = rig(&own).resume(journal, ResumeRequest::default()).await;
-    if let Err(EngineError::NothingToResume(_)) = &story.result {
-        let over = story.events.iter().any(|(_, event)| matches!(event, Event::RunEnded { .. }));
+    let trace = rig(&own).resume(journal, ResumeRequest::default()).await;
+    if let Err(EngineError::NothingToResume(_)) = &trace.result {
+        let over = trace.events.iter().any(|(_, event)| matches!(event, Event::RunEnded { .. }));
         assert!(over || first.requests.is_empty(), "{fault}: it had begun and cannot go on");
         return;
     }
-    assert_eq!(story.outcome(), Outcome::Completed, "{fault}");
-    let answered = answered(&story);
-    for request in &story.requests {
+    assert_eq!(trace.outcome(), Outcome::Completed, "{fault}");
+    let answered = answered(&trace);
+    for request in &trace.requests {
         let turn = (request.label.clone(), request.turn);
         assert!(!answered.contains(&turn), "{fault}: {turn:?} was bought twice");
         let before = first.requests.iter().find(|before| key(before) == key(request));
@@ -129,7 +129,7 @@ async fn goes_on(first: &Story, journal: &[u8], ledger: &Path, fault: &str) {
         }
     }
     let written = lines(&own);
-    for (line, said) in told(&story) {
+    for (line, said) in told(&trace) {
         let times = written.get(&line).copied().unwrap_or_default();
         if said.starts_with("Interrupted") {
             assert!(times <= 1, "{fault}: {line} happened {times} times");

@@ -29,25 +29,25 @@ const LEAD: &str = r#"
 
 #[tokio::test(start_paused = true)]
 async fn root_agent_delegates_and_continues_with_the_results() {
-    let story = Rig::new()
+    let trace = Rig::new()
         .file("map.txt", "x marks the spot")
         .script(LEAD)
         .goal("Where are we?")
         .delegate()
         .await;
-    assert_eq!(story.outcome(), Outcome::Completed);
-    let last = story.requests.last().unwrap();
+    assert_eq!(trace.outcome(), Outcome::Completed);
+    let last = trace.requests.last().unwrap();
     assert_eq!(last.label, "root");
     assert_eq!(last.messages.last().unwrap().text(), "left: completed\nright: completed");
-    let right = story.requests.iter().find(|request| request.label == "right").unwrap();
+    let right = trace.requests.iter().find(|request| request.label == "right").unwrap();
     assert!(right.messages[0].text().contains("x marks the spot"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn req_6_subagent_at_the_deepest_level_does_not_get_delegate() {
-    let story = Rig::new().file("map.txt", "x").script(LEAD).goal("Where are we?").delegate().await;
+    let trace = Rig::new().file("map.txt", "x").script(LEAD).goal("Where are we?").delegate().await;
     let offers = |label: &str| {
-        let request = story.requests.iter().find(|request| request.label == label).unwrap();
+        let request = trace.requests.iter().find(|request| request.label == label).unwrap();
         request.tools.contains(&"Delegate".to_owned())
     };
     assert!(offers("root"));
@@ -73,9 +73,9 @@ async fn invalid_or_refused_delegate_call_is_returned_as_tool_result() {
         agent = "lead"
         text = "I do it myself."
     "#;
-    let story = Rig::new().script(script).goal("Try").delegate().await;
-    assert_eq!(story.outcome(), Outcome::Completed);
-    let messages = &story.requests.last().unwrap().messages;
+    let trace = Rig::new().script(script).goal("Try").delegate().await;
+    assert_eq!(trace.outcome(), Outcome::Completed);
+    let messages = &trace.requests.last().unwrap().messages;
     let answers: Vec<&str> = messages[2..].iter().map(adjutant_core::Message::text).collect();
     assert!(answers[0].contains("unknown property `colour`"), "{}", answers[0]);
     assert!(answers[1].contains("Too many delegations (9). Maximum: 8"), "{}", answers[1]);
@@ -84,9 +84,9 @@ async fn invalid_or_refused_delegate_call_is_returned_as_tool_result() {
 #[tokio::test(start_paused = true)]
 async fn root_agent_continues_after_a_denied_call() {
     let rig = Rig::new().file("map.txt", "x").script(LEAD).goal("Where are we?");
-    let story = rig.answer(ApproverAnswer::No("too dear".into())).delegate().await;
-    assert_eq!(story.outcome(), Outcome::Completed);
-    let last = story.requests.last().unwrap();
+    let trace = rig.answer(ApproverAnswer::No("too dear".into())).delegate().await;
+    assert_eq!(trace.outcome(), Outcome::Completed);
+    let last = trace.requests.last().unwrap();
     assert_eq!(last.messages.last().unwrap().text(), "left: refused\nright: refused");
 }
 
@@ -101,13 +101,13 @@ async fn turns_of_the_root_agent_count_against_the_budget() {
         args = { content = "turn {{turn}}" }
     "#;
     let rig = Rig::new().script(script).goal("Never stop");
-    let story = rig.policy(|policy| policy.budget_tokens_run = Some(40_000)).delegate().await;
-    assert_eq!(story.outcome(), Outcome::Partial);
-    let reason = story.events.iter().find_map(|(_, event)| match event {
+    let trace = rig.policy(|policy| policy.budget_tokens_run = Some(40_000)).delegate().await;
+    assert_eq!(trace.outcome(), Outcome::Partial);
+    let reason = trace.events.iter().find_map(|(_, event)| match event {
         Event::Ended { reason, .. } => reason.clone(),
         _ => None,
     });
-    assert_eq!(reason.unwrap().code, adjutant_core::Code::BudgetExceeded);
+    assert_eq!(reason.unwrap().code, adjutant_core::ErrorCode::BudgetExceeded);
 }
 
 #[tokio::test(start_paused = true)]
@@ -123,15 +123,15 @@ async fn delegation_reaches_the_configured_depth_and_no_deeper() {
         times = "forever"
     "#;
     let rig = Rig::new().script(script).goal("go down now");
-    let story = rig.policy(|policy| policy.max_depth = 2).delegate().await;
-    assert_eq!(story.outcome(), Outcome::Completed);
-    let deepest = story.events.iter().filter_map(|(_, event)| match event {
+    let trace = rig.policy(|policy| policy.max_depth = 2).delegate().await;
+    assert_eq!(trace.outcome(), Outcome::Completed);
+    let deepest = trace.events.iter().filter_map(|(_, event)| match event {
         Event::Granted(grant) => Some(grant.depth),
         _ => None,
     });
     assert_eq!(deepest.max(), Some(2));
     assert!(
-        story.kinds().contains(&"tool_refused".to_owned()),
+        trace.kinds().contains(&"tool_refused".to_owned()),
         "the third level is refused at dispatch"
     );
 }
@@ -139,9 +139,9 @@ async fn delegation_reaches_the_configured_depth_and_no_deeper() {
 #[tokio::test(start_paused = true)]
 async fn only_agents_with_a_parent_get_the_note_tool() {
     let rig = Rig::new().file("map.txt", "x").script(LEAD).goal("Where are we?");
-    let story = rig.delegate().await;
+    let trace = rig.delegate().await;
     let offered = |label: &str| {
-        let request = story.requests.iter().find(|request| request.label == label).unwrap();
+        let request = trace.requests.iter().find(|request| request.label == label).unwrap();
         request.tools.iter().any(|tool| tool == "Note")
     };
     assert!(!offered("root"));

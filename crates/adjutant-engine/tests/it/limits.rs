@@ -1,14 +1,14 @@
 //! The limits of running children: context, tokens, repeated calls, tools, repairs.
 
 use adjutant_core::{Event, Outcome, Preset};
-use adjutant_testkit::{Rig, Story};
+use adjutant_testkit::{Rig, RunTrace};
 
-fn notes(story: &Story) -> Vec<String> {
+fn notes(trace: &RunTrace) -> Vec<String> {
     let note = |event: &Event| match event {
         Event::ToolReturned { output, .. } => output.note.clone(),
         _ => None,
     };
-    story.events.iter().filter_map(|(_, event)| note(event)).collect()
+    trace.events.iter().filter_map(|(_, event)| note(event)).collect()
 }
 
 #[tokio::test(start_paused = true)]
@@ -28,10 +28,10 @@ async fn req_46_child_with_a_full_context_returns_partial_with_its_notes() {
     "#;
     let big = "x".repeat(60).repeat(30) + "\n";
     let rig = Rig::new().file("big.txt", &big.repeat(9));
-    let story = rig.script(script).task("deep", "Read everything").delegate().await;
-    assert_eq!(story.ends(), ["deep: partial CONTEXT_EXHAUSTED"]);
-    assert_eq!(notes(&story), ["big.txt holds only the letter x"]);
-    let last = story.requests.last().unwrap();
+    let trace = rig.script(script).task("deep", "Read everything").delegate().await;
+    assert_eq!(trace.ends(), ["deep: partial CONTEXT_EXHAUSTED"]);
+    assert_eq!(notes(&trace), ["big.txt holds only the letter x"]);
+    let last = trace.requests.last().unwrap();
     assert!(last.tools.is_empty(), "the last call offers no tools");
     assert!(last.messages.last().unwrap().text().contains("last turn"));
 }
@@ -47,8 +47,8 @@ async fn context_full_error_of_a_provider_returns_partial() {
         [[turn]]
         error = "context_exhausted"
     "#;
-    let story = Rig::new().script(script).task("a", "Look").delegate().await;
-    assert_eq!(story.ends(), ["a: partial CONTEXT_EXHAUSTED"]);
+    let trace = Rig::new().script(script).task("a", "Look").delegate().await;
+    assert_eq!(trace.ends(), ["a: partial CONTEXT_EXHAUSTED"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -65,8 +65,8 @@ async fn run_stays_within_its_token_budget_at_any_fan_out() {
         rig = rig.task(label, "Never stop");
     }
     let cap = 60_000;
-    let story = rig.policy(|policy| policy.budget_tokens_run = Some(cap)).delegate().await;
-    let spent: u64 = story
+    let trace = rig.policy(|policy| policy.budget_tokens_run = Some(cap)).delegate().await;
+    let spent: u64 = trace
         .events
         .iter()
         .filter_map(|(_, event)| match event {
@@ -79,9 +79,9 @@ async fn run_stays_within_its_token_budget_at_any_fan_out() {
     assert!(spent <= cap, "{spent}");
     assert!(spent > cap / 2, "the budget was used: {spent}");
     assert!(
-        story.ends().iter().all(|end| end.ends_with("partial BUDGET_EXCEEDED")),
+        trace.ends().iter().all(|end| end.ends_with("partial BUDGET_EXCEEDED")),
         "{:?}",
-        story.ends()
+        trace.ends()
     );
 }
 
@@ -94,10 +94,10 @@ async fn repeated_identical_calls_are_warned_about_and_then_ended() {
         tool = "Glob"
         args = { pattern = "*.rs" }
     "#;
-    let story = Rig::new().script(script).task("a", "Loop").delegate().await;
-    assert_eq!(story.ends(), ["a: partial LOOP_DETECTED"]);
-    let told = story.kinds().iter().filter(|kind| *kind == "tool_refused").count();
-    let ran = story.kinds().iter().filter(|kind| *kind == "tool_called").count();
+    let trace = Rig::new().script(script).task("a", "Loop").delegate().await;
+    assert_eq!(trace.ends(), ["a: partial LOOP_DETECTED"]);
+    let told = trace.kinds().iter().filter(|kind| *kind == "tool_refused").count();
+    let ran = trace.kinds().iter().filter(|kind| *kind == "tool_called").count();
     assert_eq!((ran, told), (4, 3), "four run, the fifth to seventh are told, the eighth ends it");
 }
 
@@ -119,11 +119,11 @@ async fn d18_tool_outside_the_allow_list_is_not_run() {
     "#;
     let rig = Rig::new().script(script);
     let tree = rig.tree();
-    let story = rig.task("a", "Write").delegate().await;
-    assert_eq!(story.outcome(), Outcome::Completed);
+    let trace = rig.task("a", "Write").delegate().await;
+    assert_eq!(trace.outcome(), Outcome::Completed);
     assert!(!tree.join("x").exists());
-    assert!(!story.kinds().contains(&"tool_called".to_owned()));
-    let last = story.requests.last().unwrap();
+    assert!(!trace.kinds().contains(&"tool_called".to_owned()));
+    let last = trace.requests.last().unwrap();
     let answers: Vec<&str> = last.messages[2..].iter().map(adjutant_core::Message::text).collect();
     assert!(answers.iter().all(|text| text.starts_with("Not run: `")), "{answers:?}");
 }
@@ -136,20 +136,20 @@ async fn reply_truncated_twice_returns_partial_with_its_text() {
         stop = "max_output"
         times = 2
     "#;
-    let story = Rig::new().script(script).task("a", "Report").delegate().await;
-    assert_eq!(story.ends(), ["a: partial BUDGET_EXCEEDED"]);
-    assert_eq!(story.requests.len(), 2);
-    assert!(story.requests[1].messages.last().unwrap().text().contains("cut off"));
+    let trace = Rig::new().script(script).task("a", "Report").delegate().await;
+    assert_eq!(trace.ends(), ["a: partial BUDGET_EXCEEDED"]);
+    assert_eq!(trace.requests.len(), 2);
+    assert!(trace.requests[1].messages.last().unwrap().text().contains("cut off"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn standard_return_is_repaired_at_most_twice() {
     let script = "[[turn]]\ntext = \"no JSON here\"\ntimes = 3\n";
-    let story =
+    let trace =
         Rig::new().preset(Preset::Command).script(script).task("a", "Report").delegate().await;
-    assert_eq!(story.ends(), ["a: failed VALIDATION_FAILED"]);
-    assert_eq!(story.requests.len(), 3);
-    assert!(story.requests[2].messages.last().unwrap().text().contains("Return is not valid JSON"));
+    assert_eq!(trace.ends(), ["a: failed VALIDATION_FAILED"]);
+    assert_eq!(trace.requests.len(), 3);
+    assert!(trace.requests[2].messages.last().unwrap().text().contains("Return is not valid JSON"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -157,16 +157,16 @@ async fn standard_return_with_existing_artifacts_is_accepted() {
     let good = r#"{\"status\":\"completed\",\"summary\":\"Wrote the report. It has one page.\",\"artifacts\":[{\"type\":\"research\",\"path\":\"report.md\"}]}"#;
     let script = format!("[[turn]]\ntext = \"{good}\"\ntimes = 2\n");
     let rig = Rig::new().preset(Preset::Command).script(&script).task("a", "Report");
-    let story = rig.file("report.md", "all is well").delegate().await;
+    let trace = rig.file("report.md", "all is well").delegate().await;
     assert_eq!(
-        story.ends(),
+        trace.ends(),
         ["a: completed"],
         "{:?}",
-        story.requests.last().unwrap().messages.last()
+        trace.requests.last().unwrap().messages.last()
     );
 
     let script = format!("[[turn]]\ntext = \"{good}\"\ntimes = 3\n");
-    let story =
+    let trace =
         Rig::new().preset(Preset::Command).script(&script).task("a", "Report").delegate().await;
-    assert_eq!(story.ends(), ["a: failed VALIDATION_FAILED"], "a phantom artifact is not accepted");
+    assert_eq!(trace.ends(), ["a: failed VALIDATION_FAILED"], "a phantom artifact is not accepted");
 }

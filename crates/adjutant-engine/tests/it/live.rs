@@ -15,7 +15,7 @@ use adjutant_core::Event;
 use adjutant_core::budget::Settlement;
 use adjutant_model::{Model, ModelSources, open_model};
 use adjutant_testkit::Rig;
-use adjutant_testkit::fake::{Api, Fake, Script, Turn};
+use adjutant_testkit::fake::{Api, FakeServer, Script, Turn};
 use serde_json::json;
 
 const PROMPT: &str =
@@ -25,14 +25,14 @@ const PROMPT: &str =
 async fn read_and_report(model: Arc<dyn Model>) -> Vec<Settlement> {
     let priced = model.spec().price.is_some();
     let rig = Rig::new().file("answer.txt", "The number is 7319.\n").model(model);
-    let story = rig.task("live", PROMPT).delegate().await;
-    let errors = story.events.iter().filter_map(|(_, event)| match event {
+    let trace = rig.task("live", PROMPT).delegate().await;
+    let errors = trace.events.iter().filter_map(|(_, event)| match event {
         Event::AttemptFailed { error, .. } => Some(error.to_string()),
         _ => None,
     });
-    assert_eq!(story.ends(), ["live: completed"], "{:?}", errors.collect::<Vec<_>>());
+    assert_eq!(trace.ends(), ["live: completed"], "{:?}", errors.collect::<Vec<_>>());
     let (mut report, mut settled, mut tools) = (String::new(), Vec::new(), 0);
-    for (_, event) in &story.events {
+    for (_, event) in &trace.events {
         match event {
             Event::Replied { text, settlement, .. } => {
                 text.clone_into(&mut report);
@@ -79,7 +79,7 @@ async fn live_test_scenario_works_with_every_fake_server() {
     for api in Api::ALL {
         let read = Turn::calls("Read", &json!({ "path": "answer.txt" })).thinking("Hm.");
         let script = Script::always([read, Turn::says("It is 7319.")]);
-        let fake = Fake::new(api, script).start().await;
+        let fake = FakeServer::new(api, script).start().await;
         assert_eq!(read_and_report(fake.model()).await.len(), 2, "{api:?}");
     }
 }

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use adjutant_core::{Event, Outcome, Preset, SessionId, ToolSpec};
 use adjutant_engine::{CustomTool, ToolCallResult};
 use adjutant_formats::contract::{ReturnContract, unchecked, validate};
-use adjutant_testkit::{Rig, Story};
+use adjutant_testkit::{Rig, RunTrace};
 use adjutant_view::results::standard;
 use adjutant_view::{RunView, TimedEvent};
 use proptest::prelude::*;
@@ -175,7 +175,7 @@ fn script(acts: &LevelActions) -> String {
 }
 
 /// Runs a tree on a paused clock.
-fn play(acts: &LevelActions) -> Story {
+fn play(acts: &LevelActions) -> RunTrace {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .start_paused(true)
@@ -190,8 +190,8 @@ fn play(acts: &LevelActions) -> Story {
 }
 
 /// Checks that every end, including refusals, gives a return that is valid under its contract.
-fn every_end_is_a_valid_return(story: &Story) {
-    let entries = story.events.iter().map(|(at, event)| TimedEvent {
+fn every_end_is_a_valid_return(trace: &RunTrace) {
+    let entries = trace.events.iter().map(|(at, event)| TimedEvent {
         at: *at,
         wall_ms: at.as_millis(),
         event,
@@ -210,10 +210,10 @@ fn every_end_is_a_valid_return(story: &Story) {
 }
 
 /// Checks that every granted delegation ends once, with a reason unless it is completed.
-fn everyone_ends_once(story: &Story) {
+fn everyone_ends_once(trace: &RunTrace) {
     let mut grants = BTreeSet::new();
     let mut ended = BTreeSet::new();
-    for (_, event) in &story.events {
+    for (_, event) in &trace.events {
         match event {
             Event::Granted(grant) => {
                 assert!(grant.depth <= 3, "too deep: {grant:?}");
@@ -234,15 +234,15 @@ fn everyone_ends_once(story: &Story) {
     }
     let left: Vec<_> = grants.difference(&ended).collect();
     assert!(left.is_empty(), "never ended: {left:?}");
-    let ends = story.kinds().iter().filter(|kind| *kind == "run_ended").count();
+    let ends = trace.kinds().iter().filter(|kind| *kind == "run_ended").count();
     assert_eq!(ends, 1, "the run ends once");
-    assert_eq!(story.kinds().last().map(String::as_str), Some("run_ended"));
+    assert_eq!(trace.kinds().last().map(String::as_str), Some("run_ended"));
 }
 
 /// Checks that every tool call has exactly one result before the next turn of its agent.
-fn every_call_is_answered_once(story: &Story) {
+fn every_call_is_answered_once(trace: &RunTrace) {
     let mut open: BTreeMap<SessionId, (usize, BTreeSet<u32>)> = BTreeMap::new();
-    for (_, event) in &story.events {
+    for (_, event) in &trace.events {
         match event {
             Event::Replied { session, tool_calls, .. } => {
                 open.insert(*session, (tool_calls.len(), BTreeSet::new()));
@@ -267,11 +267,11 @@ fn every_call_is_answered_once(story: &Story) {
 }
 
 fn holds(acts: &LevelActions) {
-    let story = play(acts);
-    assert!(story.result.is_ok(), "{:?}", story.result);
-    everyone_ends_once(&story);
-    every_end_is_a_valid_return(&story);
-    every_call_is_answered_once(&story);
+    let trace = play(acts);
+    assert!(trace.result.is_ok(), "{:?}", trace.result);
+    everyone_ends_once(&trace);
+    every_end_is_a_valid_return(&trace);
+    every_call_is_answered_once(&trace);
 }
 
 fn level() -> impl Strategy<Value = (Vec<AgentAction>, Vec<AgentAction>)> {
@@ -316,16 +316,16 @@ fn misbehaviour_at_one_level_does_not_fail_the_levels_above() {
         for (times, act) in &alone {
             let mut acts: LevelActions = std::array::from_fn(|_| (Vec::new(), Vec::new()));
             acts[at].0.extend(vec![act.clone(); *times]);
-            let story = play(&acts);
-            everyone_ends_once(&story);
-            every_end_is_a_valid_return(&story);
-            every_call_is_answered_once(&story);
-            let ends = story.ends();
+            let trace = play(&acts);
+            everyone_ends_once(&trace);
+            every_end_is_a_valid_return(&trace);
+            every_call_is_answered_once(&trace);
+            let ends = trace.ends();
             // The levels above complete, because a failed child is a normal result for them.
             for above in &AGENTS[1..at] {
                 assert!(ends.contains(&format!("{above}: completed")), "{act:?} at {at}: {ends:?}");
             }
-            assert_eq!(story.outcome(), Outcome::Completed, "{act:?} at {at}: {ends:?}");
+            assert_eq!(trace.outcome(), Outcome::Completed, "{act:?} at {at}: {ends:?}");
             met.extend(
                 ends.iter()
                     .filter_map(|end| end.split_once(": ")?.1.split_once(' '))

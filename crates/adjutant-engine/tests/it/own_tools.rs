@@ -5,7 +5,7 @@ use std::fs;
 use adjutant_core::{Preset, ToolSet};
 use adjutant_engine::{CustomTool, Engine, EngineError, EngineSetup, ToolCallResult};
 use adjutant_model::ScriptedModel;
-use adjutant_testkit::{Append, Rig};
+use adjutant_testkit::{AppendTool, Rig};
 use serde_json::Value;
 
 const SCRIPT: &str = r#"
@@ -21,11 +21,11 @@ const SCRIPT: &str = r#"
 async fn embedded_tool_is_offered_and_run() {
     let folder = tempfile::tempdir().unwrap();
     let ledger = folder.path().join("ledger");
-    let rig = Rig::new().script(SCRIPT).task("a", "Append").tool(Append::to(&ledger));
-    let story = rig.delegate().await;
-    assert_eq!(story.ends(), ["a: completed"]);
-    assert!(story.requests[0].tools.contains(&"Append".to_owned()));
-    assert!(story.requests[1].messages.last().unwrap().text().contains("appended once"));
+    let rig = Rig::new().script(SCRIPT).task("a", "Append").tool(AppendTool::to(&ledger));
+    let trace = rig.delegate().await;
+    assert_eq!(trace.ends(), ["a: completed"]);
+    assert!(trace.requests[0].tools.contains(&"Append".to_owned()));
+    assert!(trace.requests[1].messages.last().unwrap().text().contains("appended once"));
     assert_eq!(fs::read_to_string(ledger).unwrap(), "once\n");
 }
 
@@ -33,9 +33,9 @@ async fn embedded_tool_is_offered_and_run() {
 async fn embedded_tool_outside_the_policy_is_not_offered_or_run() {
     let folder = tempfile::tempdir().unwrap();
     let ledger = folder.path().join("ledger");
-    let rig = Rig::new().script(SCRIPT).task("a", "Append").tool(Append::to(&ledger));
-    let story = rig.policy(|policy| policy.tools = ToolSet::read_only()).delegate().await;
-    assert!(!story.requests[0].tools.contains(&"Append".to_owned()));
+    let rig = Rig::new().script(SCRIPT).task("a", "Append").tool(AppendTool::to(&ledger));
+    let trace = rig.policy(|policy| policy.tools = ToolSet::read_only()).delegate().await;
+    assert!(!trace.requests[0].tools.contains(&"Append".to_owned()));
     assert!(!ledger.exists(), "it was performed all the same");
 }
 
@@ -69,12 +69,12 @@ fn duplicate_tool_name_is_an_error_of_engine_new() {
 async fn output_of_an_embedded_tool_is_truncated() {
     let script =
         "[[turn]]\n[[turn.call]]\ntool = 'LongOutputTool'\nargs = {}\n[[turn]]\ntext = 'done'\n";
-    let story = Rig::new()
+    let trace = Rig::new()
         .script(script)
         .task("a", "LongOutputTool")
         .tool(LongOutputTool("LongOutputTool"))
         .delegate()
         .await;
-    let said = story.requests[1].messages.last().unwrap().text().to_owned();
+    let said = trace.requests[1].messages.last().unwrap().text().to_owned();
     assert!(said.len() < 300_000 && said.ends_with("[cut after 262144 bytes]"), "{}", said.len());
 }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use adjutant_core::{Usd, outcome};
-use adjutant_engine::prd::{PrdError, PrdFile, SaveOutcome};
+use adjutant_engine::prd::{PrdFile, PrdFileError, SaveOutcome};
 use adjutant_formats::prd::{Prd, PrdOutcome};
 use tempfile::TempDir;
 
@@ -40,7 +40,7 @@ impl Project {
         fs::write(self.path("prd.json"), text.replacen(from, to, 1)).unwrap();
     }
 
-    fn open(&self) -> Result<PrdFile, PrdError> {
+    fn open(&self) -> Result<PrdFile, PrdFileError> {
         PrdFile::open(self.path("prd.json"))
     }
 
@@ -49,7 +49,7 @@ impl Project {
         self.shown(&self.open().unwrap_err())
     }
 
-    fn shown(&self, error: &PrdError) -> String {
+    fn shown(&self, error: &PrdFileError) -> String {
         error.to_string().replace(&format!("{}/", self.0.path().display()), "")
     }
 }
@@ -117,7 +117,7 @@ fn invalid_or_irreplaceable_prd_is_refused_when_opened() {
     fs::set_permissions(locked.path("prd.json"), fs::Permissions::from_mode(0o444)).unwrap();
     assert_eq!(
         locked.refused(),
-        "`prd.json` is read-only; what becomes of stories is written to it, so make it writable first"
+        "`prd.json` is read-only; the outcomes of stories are written to it, so make it writable first"
     );
     let linked = Project::with(TWO);
     fs::rename(linked.path("prd.json"), linked.path("real.json")).unwrap();
@@ -138,12 +138,12 @@ fn reading_a_prd_needs_no_lock_and_no_write_permission() {
     fs::set_permissions(&file, fs::Permissions::from_mode(0o444)).unwrap();
     let changed = || fs::metadata(folder).unwrap().modified().unwrap();
     let before = changed();
-    let stories = PrdFile::look(&file).unwrap();
+    let stories = PrdFile::read_unlocked(&file).unwrap();
     assert_eq!(stories.stories().len(), 2);
     assert_eq!(changed(), before, "a copy was written beside it");
-    assert!(PrdFile::look(project.path("none.json")).is_err());
+    assert!(PrdFile::read_unlocked(project.path("none.json")).is_err());
     let broken = Project::with("{");
-    let error = PrdFile::look(broken.path("prd.json")).unwrap_err();
+    let error = PrdFile::read_unlocked(broken.path("prd.json")).unwrap_err();
     assert_eq!(broken.shown(&error), broken.refused(), "it is told like one that is opened");
 }
 
@@ -192,7 +192,7 @@ fn version_with_a_changed_story_is_not_overwritten() {
         (
             "\"id\": \"US-002\"",
             "\"id\": \"US-001\"",
-            "it is no longer a valid PRD (line 7 column 5: story US-001: the id is used already, by the story at line 3)",
+            "it is no longer a valid PRD (line 7 column 5: story US-001: the id is already used by the story at line 3)",
         ),
         (
             "\"stories\": [",
@@ -206,7 +206,7 @@ fn version_with_a_changed_story_is_not_overwritten() {
         project.edit(from, to);
         let theirs = project.text();
         let error = file.save("US-001", &done("run_1")).unwrap_err();
-        assert!(matches!(error, PrdError::Changed { .. }), "{error:?}");
+        assert!(matches!(error, PrdFileError::Changed { .. }), "{error:?}");
         let said = project.shown(&error);
         assert!(said.contains(what), "{said}");
         assert!(
@@ -227,7 +227,7 @@ fn missing_or_linked_prd_is_not_created_again() {
     assert!(said.starts_with("`prd.json`: it was removed since story"), "{said}");
     symlink("kept.json", project.path("prd.json")).unwrap();
     let error = file.save("US-001", &done("run_1")).unwrap_err();
-    assert!(matches!(error, PrdError::Changed { .. }), "{error:?}");
+    assert!(matches!(error, PrdFileError::Changed { .. }), "{error:?}");
     assert_eq!(fs::read_to_string(project.path("kept.json")).unwrap(), TWO);
     assert!(fs::symlink_metadata(project.path("prd.json")).unwrap().is_symlink());
 }

@@ -10,16 +10,18 @@ use std::time::{Duration, Instant};
 use adjutant_core::{Event, Outcome, Usage};
 use adjutant_engine::ControlCommand;
 use adjutant_model::Model;
-use adjutant_testkit::fake::{self, Api, Call, Class, Fake, Fault, Part, Running, Script, Turn};
-use adjutant_testkit::{Rig, Story};
+use adjutant_testkit::fake::{
+    self, Api, Call, FakeServer, Fault, FaultClass, Part, RunningServer, Script, Turn,
+};
+use adjutant_testkit::{Rig, RunTrace};
 use serde_json::json;
 
 fn rig(model: Arc<dyn Model>) -> Rig {
     Rig::new().file("a.rs", "fn a() {}\n").file("b.rs", "fn b() {}\n").model(model)
 }
 
-async fn start(api: Api, script: Script) -> Running {
-    Fake::new(api, script).start().await
+async fn start(api: Api, script: Script) -> RunningServer {
+    FakeServer::new(api, script).start().await
 }
 
 fn read(path: &str) -> Turn {
@@ -35,11 +37,11 @@ pub(crate) async fn on_all<T>(work: impl AsyncFn(Api) -> T) -> Vec<(Api, T)> {
 }
 
 /// Returns the last text of each task, in the order of the tasks.
-fn reports(story: &Story) -> Vec<(String, String)> {
+fn reports(trace: &RunTrace) -> Vec<(String, String)> {
     let mut reports: Vec<(String, String)> = Vec::new();
-    for (_, event) in &story.events {
+    for (_, event) in &trace.events {
         let Event::Replied { session, text, .. } = event else { continue };
-        let label = story.label(*session).unwrap_or_else(|| "root".to_owned());
+        let label = trace.label(*session).unwrap_or_else(|| "root".to_owned());
         match reports.iter_mut().find(|(of, _)| *of == label) {
             Some((_, last)) => text.clone_into(last),
             None => reports.push((label, text.clone())),
@@ -49,8 +51,8 @@ fn reports(story: &Story) -> Vec<(String, String)> {
     reports
 }
 
-fn bill(story: &Story) -> Usage {
-    let settled = story.events.iter().filter_map(|(_, event)| match event {
+fn bill(trace: &RunTrace) -> Usage {
+    let settled = trace.events.iter().filter_map(|(_, event)| match event {
         Event::Replied { settlement, .. } => {
             assert!(!settlement.estimated, "the provider said what it used");
             Some(settlement.usage)
@@ -61,15 +63,15 @@ fn bill(story: &Story) -> Usage {
 }
 
 /// Returns the tool results that are errors of the engine.
-fn refusals(story: &Story) -> Vec<&str> {
-    let texts = story.events.iter().filter_map(|(_, event)| match event {
+fn refusals(trace: &RunTrace) -> Vec<&str> {
+    let texts = trace.events.iter().filter_map(|(_, event)| match event {
         Event::ToolRefused { text, .. } => Some(text.as_str()),
         _ => None,
     });
     texts.collect()
 }
 
-fn accepted(fake: &Running) {
+fn accepted(fake: &RunningServer) {
     for request in fake.requests() {
         assert_eq!(request.complaint, None, "{:?}", fake.api());
     }
@@ -119,16 +121,16 @@ async fn same_tasks_run_on_every_api() {
     let expected: u64 = USED.iter().map(|used| used.all_input() + used.output).sum();
     let told = on_all(async |api| {
         let fake = start(api, task_script()).await;
-        let story = tasks(rig(fake.model())).delegate().await;
+        let trace = tasks(rig(fake.model())).delegate().await;
         accepted(&fake);
-        assert_eq!(fake.arrived(), 5, "{api:?}");
+        assert_eq!(fake.request_count(), 5, "{api:?}");
         assert!(fake.connections() <= 3, "{api:?}: one connection for each child at most");
-        let bill = bill(&story);
+        let bill = bill(&trace);
         assert_eq!(bill.total(), expected, "{api:?}: the bill is the sum of what was reported");
         assert_eq!(bill.cache_read, 1_900, "{api:?}");
-        let mut ends = story.ends();
+        let mut ends = trace.ends();
         ends.sort();
-        (story.outcome(), ends, reports(&story))
+        (trace.outcome(), ends, reports(&trace))
     })
     .await;
     let (_, first) = &told[0];
@@ -161,15 +163,15 @@ async fn root_agent_delegates_two_tasks_on_every_api() {
             },
         );
         let fake = start(api, script).await;
-        let story = rig(fake.model()).goal("Is all well?").delegate().await;
+        let trace = rig(fake.model()).goal("Is all well?").delegate().await;
         accepted(&fake);
         let expected: u64 = USED.iter().map(|used| used.all_input() + used.output).sum();
         let again = USED[4].all_input() + USED[4].output;
-        assert_eq!(bill(&story).total(), expected + again, "{api:?}");
+        assert_eq!(bill(&trace).total(), expected + again, "{api:?}");
         let last = fake.requests().pop().unwrap();
         let body = String::from_utf8(last.body).unwrap();
         assert!(body.contains(r"auth: completed\ndocs: completed"), "{api:?}: {body}");
-        (story.outcome(), reports(&story))
+        (trace.outcome(), reports(&trace))
     })
     .await;
     let (_, first) = &told[0];
@@ -182,22 +184,22 @@ async fn root_agent_delegates_two_tasks_on_every_api() {
 }
 
 /// Delegates one task to a model with these turns.
-async fn alone(api: Api, turns: impl IntoIterator<Item = Turn>) -> (Running, Story) {
+async fn alone(api: Api, turns: impl IntoIterator<Item = Turn>) -> (RunningServer, RunTrace) {
     let fake = start(api, Script::always(turns)).await;
-    let story = rig(fake.model()).task("look", "Look").delegate().await;
-    (fake, story)
+    let trace = rig(fake.model()).task("look", "Look").delegate().await;
+    (fake, trace)
 }
 
 #[tokio::test]
 async fn empty_reply_of_a_provider_is_retried_and_then_fails() {
     on_all(async |api| {
-        let (fake, story) = alone(api, [Turn::default(), Turn::says("Here.")]).await;
+        let (fake, trace) = alone(api, [Turn::default(), Turn::says("Here.")]).await;
         accepted(&fake);
-        assert_eq!(story.ends(), ["look: completed"], "{api:?}");
-        let (fake, story) = alone(api, vec![Turn::default(); 5]).await;
+        assert_eq!(trace.ends(), ["look: completed"], "{api:?}");
+        let (fake, trace) = alone(api, vec![Turn::default(); 5]).await;
         accepted(&fake);
-        assert_eq!(story.ends(), ["look: failed VALIDATION_FAILED"], "{api:?}");
-        assert_eq!(fake.arrived(), 3, "{api:?}");
+        assert_eq!(trace.ends(), ["look: failed VALIDATION_FAILED"], "{api:?}");
+        assert_eq!(fake.request_count(), 3, "{api:?}");
     })
     .await;
 }
@@ -220,10 +222,10 @@ async fn invalid_tool_calls_are_returned_to_the_model() {
             .then(call("Read", &deep, "four"))
             .then(call("Read", r#"{"path":"a.rs","path":"b.rs"}"#, "five"))
             .then(call("rm -rf /", r#"{"path":"b.rs"}"#, "six"));
-        let (fake, story) = alone(api, [turn, Turn::says("I see.")]).await;
+        let (fake, trace) = alone(api, [turn, Turn::says("I see.")]).await;
         accepted(&fake);
-        assert_eq!(story.ends(), ["look: completed"], "{api:?}");
-        let refusals = refusals(&story);
+        assert_eq!(trace.ends(), ["look: completed"], "{api:?}");
+        let refusals = refusals(&trace);
         let expected = [
             "names no tool",
             "used twice",
@@ -247,10 +249,10 @@ async fn thousand_tool_calls_in_one_turn_are_all_answered() {
         for number in 0..1_000 {
             turn = turn.and_calls("Read", &json!({ "path": format!("f{number}") }));
         }
-        let (fake, story) = alone(api, [turn, Turn::says("Enough.")]).await;
+        let (fake, trace) = alone(api, [turn, Turn::says("Enough.")]).await;
         accepted(&fake);
-        assert_eq!(story.ends(), ["look: completed"], "{api:?}");
-        assert_eq!(refusals(&story).len(), 936, "{api:?}");
+        assert_eq!(trace.ends(), ["look: completed"], "{api:?}");
+        assert_eq!(refusals(&trace).len(), 936, "{api:?}");
     })
     .await;
 }
@@ -262,9 +264,9 @@ async fn endless_arguments_are_an_error_and_do_not_exhaust_memory() {
         let endless = fake::Garbage { at: 5_000, bytes: vec![b'a'; 50 << 20] };
         let turn = read(&"a".repeat(8_000)).delivered(|way| way.garbage = Some(endless));
         let start = Instant::now();
-        let (fake, story) = alone(api, [turn]).await;
-        assert_eq!(story.ends(), ["look: failed PROVIDER_ERROR"], "{api:?}");
-        assert_eq!(fake.arrived(), 1, "{api:?}: trying again would not help");
+        let (fake, trace) = alone(api, [turn]).await;
+        assert_eq!(trace.ends(), ["look: failed PROVIDER_ERROR"], "{api:?}");
+        assert_eq!(fake.request_count(), 1, "{api:?}: trying again would not help");
         assert!(start.elapsed() < Duration::from_secs(10), "{api:?}");
     }
 }
@@ -274,21 +276,21 @@ async fn broken_connection_is_retried_and_then_returns_partial() {
     on_all(async |api| {
         let broken = || Turn::says("Half an answer.").delivered(|way| way.cut_after = Some(200));
         let mended = Turn::says("Whole.").first(broken());
-        let (fake, story) = alone(api, [read("a.rs"), mended]).await;
+        let (fake, trace) = alone(api, [read("a.rs"), mended]).await;
         accepted(&fake);
-        assert_eq!(story.ends(), ["look: completed"], "{api:?}");
-        assert_eq!(fake.arrived(), 3, "{api:?}");
+        assert_eq!(trace.ends(), ["look: completed"], "{api:?}");
+        assert_eq!(fake.request_count(), 3, "{api:?}");
 
         let garbage = fake::Garbage { at: 60, bytes: b"\n\ndata: {{{\n\n".to_vec() };
         let garbled = Turn::says("Hi.").delivered(|way| way.garbage = Some(garbage));
-        let (fake, story) = alone(api, [garbled]).await;
-        assert_eq!(story.ends(), ["look: failed PROVIDER_ERROR"], "{api:?}");
-        assert_eq!(fake.arrived(), 3, "{api:?}: three attempts and no more");
+        let (fake, trace) = alone(api, [garbled]).await;
+        assert_eq!(trace.ends(), ["look: failed PROVIDER_ERROR"], "{api:?}");
+        assert_eq!(fake.request_count(), 3, "{api:?}: three attempts and no more");
 
         let note = Turn::calls("Note", &json!({ "content": "a.rs holds a function" }));
-        let (fake, story) = alone(api, [note, broken()]).await;
-        assert_eq!(story.ends(), ["look: partial PROVIDER_ERROR"], "{api:?}");
-        assert_eq!(fake.arrived(), 4, "{api:?}");
+        let (fake, trace) = alone(api, [note, broken()]).await;
+        assert_eq!(trace.ends(), ["look: partial PROVIDER_ERROR"], "{api:?}");
+        assert_eq!(fake.request_count(), 4, "{api:?}");
     })
     .await;
 }
@@ -297,14 +299,14 @@ async fn broken_connection_is_retried_and_then_returns_partial() {
 async fn each_provider_failure_has_its_outcome() {
     on_all(async |api| {
         for (class, end) in [
-            (Class::ContextLength, "look: partial CONTEXT_EXHAUSTED"),
-            (Class::Auth, "look: failed PROVIDER_ERROR"),
-            (Class::BadRequest, "look: failed PROVIDER_ERROR"),
-            (Class::Refused, "look: failed PROVIDER_ERROR"),
+            (FaultClass::ContextLength, "look: partial CONTEXT_EXHAUSTED"),
+            (FaultClass::Auth, "look: failed PROVIDER_ERROR"),
+            (FaultClass::BadRequest, "look: failed PROVIDER_ERROR"),
+            (FaultClass::Refused, "look: failed PROVIDER_ERROR"),
         ] {
-            let (fake, story) = alone(api, [Turn::fails(class)]).await;
-            assert_eq!(story.ends(), [end], "{api:?} {class:?}");
-            assert_eq!(fake.arrived(), 1, "{api:?} {class:?}: trying again would not help");
+            let (fake, trace) = alone(api, [Turn::fails(class)]).await;
+            assert_eq!(trace.ends(), [end], "{api:?} {class:?}");
+            assert_eq!(fake.request_count(), 1, "{api:?} {class:?}: trying again would not help");
         }
     })
     .await;
@@ -314,7 +316,7 @@ async fn each_provider_failure_has_its_outcome() {
 async fn eight_children_share_one_rate_limit_pause() {
     on_all(async |api| {
         let fault = Fault {
-            class: Class::RateLimited,
+            class: FaultClass::RateLimited,
             retry_after_ms: Some("400".into()),
             ..Fault::default()
         };
@@ -337,20 +339,20 @@ async fn eight_children_share_one_rate_limit_pause() {
             fake.wait_for_requests(9).await;
             began.elapsed()
         };
-        let (story, second) = tokio::join!(rig.delegate(), window);
+        let (trace, second) = tokio::join!(rig.delegate(), window);
         accepted_or_limited(&fake);
-        assert_eq!(story.outcome(), Outcome::Completed, "{api:?}: {:?}", story.ends());
+        assert_eq!(trace.outcome(), Outcome::Completed, "{api:?}: {:?}", trace.ends());
         assert!(second >= Duration::from_millis(400), "{api:?}: the ninth came after {second:?}");
-        assert_eq!(fake.arrived(), 16, "{api:?}: eight, then eight");
-        let failed = story.kinds().iter().filter(|kind| *kind == "attempt_failed").count();
+        assert_eq!(fake.request_count(), 16, "{api:?}: eight, then eight");
+        let failed = trace.kinds().iter().filter(|kind| *kind == "attempt_failed").count();
         assert_eq!(failed, 1, "{api:?}: only one was told to wait");
-        let held = story.kinds().iter().filter(|kind| *kind == "paused").count();
+        let held = trace.kinds().iter().filter(|kind| *kind == "paused").count();
         assert!(held >= 7, "{api:?}: the others say why they wait, {held} did");
     })
     .await;
 }
 
-fn accepted_or_limited(fake: &Running) {
+fn accepted_or_limited(fake: &RunningServer) {
     let odd = fake.requests().into_iter().find(|request| ![200, 429].contains(&request.status));
     assert!(odd.is_none(), "{odd:?}");
 }
@@ -364,13 +366,13 @@ async fn cancelled_child_closes_its_connection_at_once() {
         let fake = start(api, Script::always([stalls])).await;
         let cancelled = Rc::new(Cell::new(None));
         let at = Rc::clone(&cancelled);
-        let rig = rig(fake.model()).task("look", "Look").when(move |event, control| {
+        let rig = rig(fake.model()).task("look", "Look").on_event(move |event, control| {
             if matches!(event, Event::Progressed { .. }) && at.get().is_none() {
                 at.set(Some(Instant::now()));
                 control.try_send(ControlCommand::CancelRun).unwrap();
             }
         });
-        let (story, ()) = tokio::join!(rig.delegate(), async {
+        let (trace, ()) = tokio::join!(rig.delegate(), async {
             fake.wait_for_requests(1).await;
             fake.wait_until_closed().await;
             let took = cancelled.get().map(|at: Instant| at.elapsed());
@@ -379,7 +381,7 @@ async fn cancelled_child_closes_its_connection_at_once() {
                 "{api:?}: {took:?}"
             );
         });
-        assert_eq!(story.ends().len(), 1, "{api:?}: {:?}", story.ends());
+        assert_eq!(trace.ends().len(), 1, "{api:?}: {:?}", trace.ends());
     })
     .await;
 }
@@ -388,16 +390,16 @@ async fn cancelled_child_closes_its_connection_at_once() {
 async fn rate_limited_attempts_cost_nothing() {
     on_all(async |api| {
         let fault = || Fault {
-            class: Class::RateLimited,
+            class: FaultClass::RateLimited,
             retry_after_ms: Some("1".into()),
             ..Fault::default()
         };
         let limited = || Turn { error: Some(fault()), ..Turn::default() };
         let answer = Turn::says("Done.").using(used(300, 0, 38));
-        let (fake, story) = alone(api, [answer.first(limited()).first(limited())]).await;
-        assert_eq!(story.ends(), ["look: completed"], "{api:?}");
-        assert_eq!(fake.arrived(), 3, "{api:?}");
-        let settled: Vec<(bool, u64)> = story
+        let (fake, trace) = alone(api, [answer.first(limited()).first(limited())]).await;
+        assert_eq!(trace.ends(), ["look: completed"], "{api:?}");
+        assert_eq!(fake.request_count(), 3, "{api:?}");
+        let settled: Vec<(bool, u64)> = trace
             .events
             .iter()
             .filter_map(|(_, event)| match event {
@@ -419,11 +421,11 @@ async fn stalled_attempt_is_aborted_and_retried() {
         let script = Script::always([Turn::says("Whole.").first(stalls)]);
         let fake = start(api, script).await;
         let rig = rig(fake.model()).policy(|policy| policy.stall_s = Some(1));
-        let story = rig.task("look", "Look").delegate().await;
-        assert_eq!(story.ends(), ["look: completed"], "{api:?}");
-        assert_eq!(fake.arrived(), 2, "{api:?}");
+        let trace = rig.task("look", "Look").delegate().await;
+        assert_eq!(trace.ends(), ["look: completed"], "{api:?}");
+        assert_eq!(fake.request_count(), 2, "{api:?}");
         let left = fake.requests()[0].delivered;
-        assert_ne!(left, Some(fake::Delivered::Whole), "{api:?}: {left:?}");
+        assert_ne!(left, Some(fake::DeliveryOutcome::Whole), "{api:?}: {left:?}");
     })
     .await;
 }

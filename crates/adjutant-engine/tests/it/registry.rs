@@ -72,7 +72,8 @@ fn holdings_are_released_by_command_or_by_the_end_of_the_process() {
     assert!(!one.is_alive(&dead).unwrap());
     admit(&one, 3).unwrap();
     claim(&one).unwrap();
-    let holders = one.look().unwrap().holders().map(|(id, _)| id.clone()).collect::<Vec<_>>();
+    let holders =
+        one.read_unlocked().unwrap().holders().map(|(id, _)| id.clone()).collect::<Vec<_>>();
     assert_eq!(holders, [one.holder().unwrap()]);
     let files = fs::read_dir(home.path().join("holders")).unwrap();
     assert_eq!(files.count(), 1, "the file of the dead process is removed");
@@ -128,7 +129,7 @@ fn only_an_incomplete_last_record_is_cut_and_other_damage_is_an_error() {
     assert_eq!(intact.lines().count(), 3, "a process and a run, and another run");
     let other = TempDir::new().unwrap();
     let log = SharedLog::new(other.path(), "registry");
-    let checkpoint = one.look().unwrap().checkpoint();
+    let checkpoint = one.read_unlocked().unwrap().checkpoint();
     log.lock::<RegistryEvent>(|_| ()).unwrap().replace(NOW, &checkpoint).unwrap();
     let checkpoint = fs::read_to_string(log.path()).unwrap();
     let shapes = [
@@ -154,16 +155,18 @@ fn only_an_incomplete_last_record_is_cut_and_other_damage_is_an_error() {
         match expected {
             Refused(line) => {
                 let place = format!("damaged at line {line} ");
-                for error in [said(&admit(&one, 3).unwrap_err()), said(&one.look().unwrap_err())] {
+                for error in
+                    [said(&admit(&one, 3).unwrap_err()), said(&one.read_unlocked().unwrap_err())]
+                {
                     assert!(error.contains("registry.jsonl cannot be read"), "{name}: {error}");
                     assert!(error.contains(&place), "{name}: {error}");
                 }
                 assert_eq!(fs::read_to_string(&path).unwrap(), text, "{name}");
             }
             Cut { runs } => {
-                assert_eq!(one.look().unwrap().live_runs().count(), runs, "{name}");
+                assert_eq!(one.read_unlocked().unwrap().live_runs().count(), runs, "{name}");
                 one.submit(RegistryCommand::EndRun { run: run(1) }).unwrap();
-                assert_eq!(one.look().unwrap().live_runs().count(), runs - 1, "{name}");
+                assert_eq!(one.read_unlocked().unwrap().live_runs().count(), runs - 1, "{name}");
             }
         }
     }
@@ -176,7 +179,8 @@ fn registry_cut_at_any_byte_keeps_all_complete_decisions() {
     let path = home.path().join("registry.jsonl");
     // The state after each decision, with the length of the file then.
     let mut known = Vec::new();
-    let mut note = || known.push((fs::metadata(&path).unwrap().len(), one.look().unwrap()));
+    let mut note =
+        || known.push((fs::metadata(&path).unwrap().len(), one.read_unlocked().unwrap()));
     admit(&one, 1).unwrap();
     note();
     claim(&one).unwrap();
@@ -193,10 +197,10 @@ fn registry_cut_at_any_byte_keeps_all_complete_decisions() {
     for cut in first..=whole.len() {
         fs::write(&path, &whole[..cut]).unwrap();
         let before = known.iter().rfind(|(bytes, _)| *bytes <= cut as u64);
-        assert_eq!(one.look().unwrap(), before.unwrap().1, "{cut}");
+        assert_eq!(one.read_unlocked().unwrap(), before.unwrap().1, "{cut}");
         let digest = "ab".repeat(32);
         one.submit(RegistryCommand::GiveConsent { digest: digest.clone() }).unwrap();
-        assert!(one.look().unwrap().has_consent(&digest), "{cut}");
+        assert!(one.read_unlocked().unwrap().has_consent(&digest), "{cut}");
     }
 }
 
@@ -205,7 +209,7 @@ fn reading_runs_creates_no_registry() {
     let home = TempDir::new().unwrap();
     let archive = Archive::open(home.path()).unwrap();
     assert!(archive.runs().unwrap().is_empty());
-    assert_eq!(archive.registry().look().unwrap(), Registry::default());
+    assert_eq!(archive.registry().read_unlocked().unwrap(), Registry::default());
     assert!(!home.path().join("registry.jsonl").exists());
     assert!(!home.path().join("holders").exists());
 }
@@ -229,10 +233,10 @@ fn files_of_earlier_versions_are_imported_once() {
         assert_eq!(registry.spent_unasked(NOW), usd(0.6));
         assert_eq!(registry.call(&CallKey::new("key")).unwrap().run, run(1));
     };
-    check(&one.look().unwrap());
+    check(&one.read_unlocked().unwrap());
     one.submit(RegistryCommand::GiveConsent { digest: "cd".repeat(32) }).unwrap();
     fs::remove_dir_all(home.path().join("allowances")).unwrap();
-    let registry = one.look().unwrap();
+    let registry = one.read_unlocked().unwrap();
     check(&registry);
     assert!(registry.has_consent(&"cd".repeat(32)));
 }
@@ -324,7 +328,7 @@ fn registry_size_does_not_grow_with_history() {
     // A checkpoint and the records after it; a decision may add a few at once.
     assert!(most.0 <= 260, "{} records", most.0);
     assert!(most.1 < 400_000, "{} bytes", most.1);
-    let registry = one.look().unwrap();
+    let registry = one.read_unlocked().unwrap();
     assert_eq!(registry.call(&CallKey::new(format!("{:064x}", 9_999))).unwrap().run, run(9_999));
     assert_eq!(registry.spent_unasked(NOW), usd(50.0));
 }

@@ -11,8 +11,8 @@ use adjutant_model::{
     ModelSources, ProviderConfig, RecordError, Recorder, ReplayError, ReplayModel, Secret,
     open_model, wire::Wire,
 };
-use adjutant_testkit::fake::{Api, Class, Fake, Fault, Script, Turn};
-use adjutant_testkit::{Rig, Story};
+use adjutant_testkit::fake::{Api, FakeServer, Fault, FaultClass, Script, Turn};
+use adjutant_testkit::{Rig, RunTrace};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -29,7 +29,7 @@ const WIRES: [(Api, Wire); 4] = [
 fn script(wire: Wire) -> Script {
     let read = Turn::calls("Read", &json!({ "path": "a.txt" })).fragmented(&[3]);
     let soon = Fault { retry_after_ms: Some("5".into()), ..Fault::default() };
-    let fault = Fault { class: Class::Overloaded, ..soon };
+    let fault = Fault { class: FaultClass::Overloaded, ..soon };
     let stumble = Turn { error: Some(fault), ..Turn::default() };
     let done = Turn::says(&format!("It says so; `{KEY}` is not in it. Done, café."));
     // OpenAI's Chat Completions has no thinking blocks.
@@ -52,23 +52,23 @@ fn sources(wire: Wire, base_url: &str) -> ModelSources {
 }
 
 /// Runs the task against a fake server and records it.
-async fn record(api: Api, wire: Wire, dir: &TempDir) -> (Story, PathBuf) {
-    let server = Fake::new(api, script(wire)).key(KEY).start().await;
+async fn record(api: Api, wire: Wire, dir: &TempDir) -> (RunTrace, PathBuf) {
+    let server = FakeServer::new(api, script(wire)).key(KEY).start().await;
     let file = dir.path().join(format!("{wire}.jsonl"));
     let sources = sources(wire, &format!("http://{}", server.address()));
     let recorder = Recorder::create(&file, sources.secrets()).unwrap();
     let model = open_model("fake/m", &sources.with_recorder(recorder.clone())).unwrap();
-    let story = rig("first\nsecond\n").model(model).delegate().await;
+    let trace = rig("first\nsecond\n").model(model).delegate().await;
     assert_eq!(recorder.finish().unwrap(), 3, "a stumble, a call, an answer");
-    (story, file)
+    (trace, file)
 }
 
-async fn replay(file: &Path, content: &str) -> Story {
+async fn replay(file: &Path, content: &str) -> RunTrace {
     rig(content).model(Arc::new(ReplayModel::load(file).unwrap())).delegate().await
 }
 
 /// Returns the recorded events without what differs between two runs.
-fn told(story: &Story) -> Vec<Value> {
+fn told(trace: &RunTrace) -> Vec<Value> {
     let lasting = |text: String| {
         let ids = regex::Regex::new("(sess|run)_[0-9]{10}_[a-z0-9]{6}").unwrap();
         // The pause before a retry depends on the session id, and the clock is real.
@@ -79,7 +79,7 @@ fn told(story: &Story) -> Vec<Value> {
     let json = |event| serde_json::from_str(&lasting(serde_json::to_string(event).unwrap()));
     // A replay has no rate limits, and progress events depend on the clock.
     let lasts = |event: &&Event| !matches!(event, Event::Paused { .. } | Event::Progressed { .. });
-    let events = story.events.iter().map(|(_, event)| event).filter(lasts);
+    let events = trace.events.iter().map(|(_, event)| event).filter(lasts);
     let mut told: Vec<Value> = events.map(|event| json(event).unwrap()).collect();
     for event in &mut told {
         let fields = event.as_object_mut().unwrap();
@@ -160,7 +160,7 @@ async fn damaged_recording_is_refused_with_its_line() {
         format!("FILE:{line}: the line is cut off; the recording is incomplete")
     );
     assert_eq!(problem(""), "FILE:1: the recording ends before any model");
-    assert_eq!(problem("hello\n"), "FILE:1: this is no recording; --record FILE writes one");
+    assert_eq!(problem("hello\n"), "FILE:1: this is not a recording; --record FILE writes one");
     let broken = text.replacen("\"exchange\"", "\"exchanged\"", 1);
     assert!(problem(&broken).starts_with("FILE:3: not a line of a recording: unknown variant"));
     assert_eq!(

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use adjutant_core::policy::{DelegationTimeout, Operation};
 use adjutant_core::{Event, Message, Outcome, Policy};
 use adjutant_engine::{ApproverAnswer, ApproverQuestion, EngineError, ResumeRequest};
-use adjutant_testkit::{Request, Rig, Story};
+use adjutant_testkit::{ModelRequest, Rig, RunTrace};
 
 /// Two subagents that read, note and report, in sequence and in parallel.
 const PAIR: &str = r#"
@@ -94,13 +94,13 @@ fn cuts(journal: &[u8]) -> Vec<usize> {
 
 type Turn = (String, u32);
 
-fn by_turn(requests: &[Request]) -> BTreeMap<Turn, &Request> {
+fn by_turn(requests: &[ModelRequest]) -> BTreeMap<Turn, &ModelRequest> {
     requests.iter().map(|request| ((request.label.clone(), request.turn), request)).collect()
 }
 
 /// The turns with a reply, by label, which must not be paid again.
-fn answered(story: &Story, events: &[(adjutant_core::Timestamp, Event)]) -> Vec<Turn> {
-    let name = |session| story.label(session).unwrap_or_else(|| "root".to_owned());
+fn answered(trace: &RunTrace, events: &[(adjutant_core::Timestamp, Event)]) -> Vec<Turn> {
+    let name = |session| trace.label(session).unwrap_or_else(|| "root".to_owned());
     events
         .iter()
         .filter_map(|(_, event)| match event {
@@ -119,26 +119,26 @@ async fn survives(rig: impl Fn() -> Rig) {
     let bought = by_turn(&whole.requests);
     let ends = sorted(whole.ends());
     for cut in cuts(&journal) {
-        let story = rig().resume(&journal[..cut], ResumeRequest::default()).await;
+        let trace = rig().resume(&journal[..cut], ResumeRequest::default()).await;
         if cut == journal.len() {
-            assert!(matches!(story.result, Err(EngineError::NothingToResume(_))), "{story:?}");
+            assert!(matches!(trace.result, Err(EngineError::NothingToResume(_))), "{trace:?}");
             continue;
         }
-        if story.recalled == 0 {
+        if trace.recalled == 0 {
             // The opening counts only as a group; without it the run has not started.
             continue;
         }
-        assert_eq!(story.outcome(), whole.outcome(), "cut at {cut}");
-        assert_eq!(sorted(story.ends()), ends, "cut at {cut}");
-        let paid = answered(&story, &story.events[..story.recalled]);
-        for request in &story.requests {
+        assert_eq!(trace.outcome(), whole.outcome(), "cut at {cut}");
+        assert_eq!(sorted(trace.ends()), ends, "cut at {cut}");
+        let paid = answered(&trace, &trace.events[..trace.recalled]);
+        for request in &trace.requests {
             let turn = (request.label.clone(), request.turn);
             assert!(!paid.contains(&turn), "cut at {cut}: {turn:?} was bought twice");
             assert_eq!(request.messages, bought[&turn].messages, "cut at {cut}: {turn:?}");
             assert_eq!(request.system, bought[&turn].system, "cut at {cut}: {turn:?}");
             assert_eq!(request.tools, bought[&turn].tools, "cut at {cut}: {turn:?}");
         }
-        let asked: Vec<Turn> = by_turn(&story.requests).into_keys().collect();
+        let asked: Vec<Turn> = by_turn(&trace.requests).into_keys().collect();
         for turn in bought.keys() {
             assert!(paid.contains(turn) != asked.contains(turn), "cut at {cut}: {turn:?}");
         }
@@ -173,7 +173,7 @@ async fn model_call_starts_only_after_its_group_of_records_is_closed() {
     for (nth, rig) in openings.into_iter().enumerate() {
         let (disk, calls) = (rig.disk(), Rc::new(Cell::new(0)));
         let counted = Rc::clone(&calls);
-        let story = rig.when(move |event, _| {
+        let trace = rig.on_event(move |event, _| {
             if let Event::Reserved { .. } = event {
                 let (journal, last) = (disk.bytes(), "the last record");
                 let last =
@@ -183,7 +183,7 @@ async fn model_call_starts_only_after_its_group_of_records_is_closed() {
                 counted.set(counted.get() + 1);
             }
         });
-        assert_eq!(story.delegate().await.outcome(), Outcome::Completed, "opening {nth}");
+        assert_eq!(trace.delegate().await.outcome(), Outcome::Completed, "opening {nth}");
         assert!(calls.get() > 1, "opening {nth}: nothing was looked at");
     }
 }
@@ -199,7 +199,7 @@ async fn resume_asks_open_questions_again_and_answered_ones_not() {
     for (kind, expected) in [("approval_asked", 1), ("approved", 0)] {
         let asked = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
         let count = std::sync::Arc::clone(&asked);
-        let story = pair()
+        let trace = pair()
             .approver(move |question| {
                 let ApproverQuestion::Call { events, .. } = question else {
                     panic!("about a call")
@@ -210,7 +210,7 @@ async fn resume_asks_open_questions_again_and_answered_ones_not() {
             })
             .resume(&journal[..cut(kind)], ResumeRequest::default())
             .await;
-        assert_eq!(story.outcome(), Outcome::Completed);
+        assert_eq!(trace.outcome(), Outcome::Completed);
         assert_eq!(asked.load(std::sync::atomic::Ordering::Relaxed), expected, "after {kind}");
     }
 }
@@ -238,12 +238,12 @@ async fn time_between_processes_does_not_count_against_the_timeout() {
     // Cut after the second reservation: two seconds of the timeout are left.
     let nth = whole.kinds().iter().rposition(|kind| kind == "reserved").unwrap();
     let at = whole.events[nth].0;
-    let story = rig().resume(&journal[..cuts(&journal)[nth]], ResumeRequest::default()).await;
-    assert_eq!(story.ends(), ["slow: partial TIMEOUT"]);
+    let trace = rig().resume(&journal[..cuts(&journal)[nth]], ResumeRequest::default()).await;
+    assert_eq!(trace.ends(), ["slow: partial TIMEOUT"]);
     let ended = |(at, event): &(adjutant_core::Timestamp, Event)| {
         matches!(event, Event::Ended { reason: Some(_), .. }).then_some(*at)
     };
-    let ended = story.events.iter().find_map(ended).unwrap();
+    let ended = trace.events.iter().find_map(ended).unwrap();
     assert_eq!(ended.since(at).as_millis(), 2_000);
 }
 
@@ -272,9 +272,9 @@ async fn timed_out_agent_resumes_with_its_conversation() {
     let whole = first.delegate().await;
     assert_eq!(sorted(whole.ends()), ["quick: completed", "slow: partial TIMEOUT"]);
     let wish = ResumeRequest { timeout_s: Some(60), ..ResumeRequest::default() };
-    let story = rig().resume(&disk.bytes(), wish).await;
-    assert_eq!(story.outcome(), Outcome::Completed);
-    let request = story.single_request();
+    let trace = rig().resume(&disk.bytes(), wish).await;
+    assert_eq!(trace.outcome(), Outcome::Completed);
+    let request = trace.single_request();
     assert_eq!((request.label.as_str(), request.turn, request.attempt), ("slow", 2, 2));
     assert_eq!(request.messages, whole.requests.last().unwrap().messages);
 }
@@ -301,11 +301,11 @@ async fn agent_with_a_full_context_resumes_from_its_notes() {
         Event::Granted(grant) => Some(grant.session),
         _ => None,
     });
-    let story = rig()
+    let trace = rig()
         .resume(&disk.bytes(), ResumeRequest { session, say, ..ResumeRequest::default() })
         .await;
-    let [Message::User { content }] = story.requests[0].messages.as_slice() else {
-        panic!("{:?}", story.requests[0].messages)
+    let [Message::User { content }] = trace.requests[0].messages.as_slice() else {
+        panic!("{:?}", trace.requests[0].messages)
     };
     assert!(content.starts_with("Read it all\n"), "{content}");
     assert!(content.contains("the first half is fine"), "{content}");
@@ -321,17 +321,17 @@ async fn root_agent_resumes_with_a_message() {
     let whole = first.delegate().await;
     assert_eq!(whole.outcome(), Outcome::Completed);
     let say = Some("What about the sky?".to_owned());
-    let story =
+    let trace =
         rig().resume(&disk.bytes(), ResumeRequest { say, ..ResumeRequest::default() }).await;
-    assert_eq!(story.outcome(), Outcome::Completed);
-    let request = story.single_request();
+    assert_eq!(trace.outcome(), Outcome::Completed);
+    let request = trace.single_request();
     let before = &whole.requests.last().unwrap().messages;
     assert_eq!(request.messages[..before.len()], before[..]);
     assert_eq!(request.messages.last().unwrap().text(), "What about the sky?");
 }
 
 /// Runs `rig` and returns its journal up to the last record of a kind, and the whole result.
-async fn cut_after(rig: Rig, kind: &str) -> (Vec<u8>, Story) {
+async fn cut_after(rig: Rig, kind: &str) -> (Vec<u8>, RunTrace) {
     let disk = rig.disk();
     let whole = rig.delegate().await;
     let journal = disk.bytes();
@@ -344,8 +344,8 @@ async fn cut_after(rig: Rig, kind: &str) -> (Vec<u8>, Story) {
 async fn message_on_resume_is_in_the_next_request() {
     let (journal, _) = cut_after(lead(), "reserved").await;
     let say = Some("Mind the gap.".to_owned());
-    let story = lead().resume(&journal, ResumeRequest { say, ..ResumeRequest::default() }).await;
-    let request = story.single_request();
+    let trace = lead().resume(&journal, ResumeRequest { say, ..ResumeRequest::default() }).await;
+    let request = trace.single_request();
     let last = request.messages.last().map(Message::text).unwrap_or_default();
     assert!(last.contains("> Mind the gap."), "{last}");
 }
@@ -355,12 +355,12 @@ async fn invalid_message_on_resume_changes_nothing() {
     let (journal, _) = cut_after(lead(), "reserved").await;
     for text in [String::new(), "x".repeat(1 << 20)] {
         let rig = lead();
-        let story = rig
+        let trace = rig
             .resume(&journal, ResumeRequest { say: Some(text), ..ResumeRequest::default() })
             .await;
-        assert!(matches!(story.result, Err(EngineError::Refused(_))), "{:?}", story.result);
-        assert_eq!(story.events.len(), story.recalled);
-        assert!(story.requests.is_empty());
+        assert!(matches!(trace.result, Err(EngineError::Refused(_))), "{:?}", trace.result);
+        assert_eq!(trace.events.len(), trace.recalled);
+        assert!(trace.requests.is_empty());
     }
 }
 
@@ -374,7 +374,7 @@ async fn resumed_run_is_billed_by_the_price_of_its_new_model() {
     );
     let (journal, whole) = cut_after(pair().script(&cheap), "reserved").await;
     let wish = ResumeRequest { on_this_model: true, ..ResumeRequest::default() };
-    let story = pair().script(&dear).resume(&journal, wish).await;
+    let trace = pair().script(&dear).resume(&journal, wish).await;
     let paid = |events: &[(adjutant_core::Timestamp, Event)]| -> f64 {
         let each = events.iter().rev().find_map(|(_, event)| match event {
             Event::Replied { settlement, .. } => {
@@ -384,6 +384,6 @@ async fn resumed_run_is_billed_by_the_price_of_its_new_model() {
         });
         each.unwrap_or_default()
     };
-    let (before, after) = (paid(&whole.events), paid(&story.events[story.recalled..]));
+    let (before, after) = (paid(&whole.events), paid(&trace.events[trace.recalled..]));
     assert!(after > 90.0 * before, "{before} and {after} a token");
 }

@@ -1,7 +1,7 @@
 //! Named agents in a run: the `Task` tool, their prompts, rights and limits.
 
 use adjutant_core::{Event, Grant, Outcome};
-use adjutant_testkit::{Rig, Story};
+use adjutant_testkit::{Rig, RunTrace};
 
 const REVIEWER: &str = "---
 name: reviewer
@@ -27,12 +27,12 @@ const LEAD: &str = r#"
     text = "It is good."
 "#;
 
-fn grants(story: &Story) -> Vec<Grant> {
+fn grants(trace: &RunTrace) -> Vec<Grant> {
     let grant = |event: &Event| match event {
         Event::Granted(grant) => Some(Grant::clone(grant)),
         _ => None,
     };
-    story.events.iter().filter_map(|(_, event)| grant(event)).collect()
+    trace.events.iter().filter_map(|(_, event)| grant(event)).collect()
 }
 
 fn rig() -> Rig {
@@ -41,9 +41,9 @@ fn rig() -> Rig {
 
 #[tokio::test(start_paused = true)]
 async fn root_agent_calls_an_agent_by_name() {
-    let story = rig().script(LEAD).goal("Is it good?").delegate().await;
-    assert_eq!(story.outcome(), Outcome::Completed);
-    let [lead, child, last] = &story.requests[..] else { panic!("{:?}", story.requests) };
+    let trace = rig().script(LEAD).goal("Is it good?").delegate().await;
+    assert_eq!(trace.outcome(), Outcome::Completed);
+    let [lead, child, last] = &trace.requests[..] else { panic!("{:?}", trace.requests) };
     assert!(lead.tools.contains(&"Task".to_owned()));
     assert_eq!(last.messages.last().unwrap().text(), "reviewer: completed");
     assert_eq!(child.label, "reviewer");
@@ -53,7 +53,7 @@ async fn root_agent_calls_an_agent_by_name() {
     assert!(child.system.contains("with these tools: Grep, Note, Read."), "{}", child.system);
     assert!(child.system.contains("described below by a file of the project"), "{}", child.system);
     assert!(child.system.contains("You may use every tool"), "{}", child.system);
-    let grant = &grants(&story)[0];
+    let grant = &grants(&trace)[0];
     assert_eq!(grant.path, ["lead", "reviewer"]);
     assert_eq!(grant.timeout_s, Some(60));
     assert_eq!(grant.brief.max_turns, Some(2));
@@ -62,8 +62,8 @@ async fn root_agent_calls_an_agent_by_name() {
 
 #[tokio::test(start_paused = true)]
 async fn task_tool_lists_the_agents_and_is_absent_without_any() {
-    let story = rig().script(LEAD).goal("Is it good?").delegate().await;
-    let defined = story.events.iter().find_map(|(_, event)| match event {
+    let trace = rig().script(LEAD).goal("Is it good?").delegate().await;
+    let defined = trace.events.iter().find_map(|(_, event)| match event {
         Event::AgentDefined { agent, tools, .. } if agent.as_str() == "lead" => Some(tools.clone()),
         _ => None,
     });
@@ -71,16 +71,16 @@ async fn task_tool_lists_the_agents_and_is_absent_without_any() {
     assert!(task.description.ends_with("\n- reviewer: Judges code."), "{}", task.description);
 
     let script = "[[turn]]\ntext = 'alone'";
-    let story = Rig::new().script(script).goal("Hello").delegate().await;
-    assert!(!story.single_request().tools.contains(&"Task".to_owned()));
+    let trace = Rig::new().script(script).goal("Hello").delegate().await;
+    assert!(!trace.single_request().tools.contains(&"Task".to_owned()));
 }
 
 #[tokio::test(start_paused = true)]
 async fn unknown_agent_is_refused_with_the_known_names() {
     let script = LEAD.replace("agent = \"reviewer\", prompt", "agent = \"rewiever\", prompt");
-    let story = rig().script(&script).goal("Is it good?").delegate().await;
-    assert_eq!(story.outcome(), Outcome::Completed);
-    let reason = story.events.iter().find_map(|(_, event)| match event {
+    let trace = rig().script(&script).goal("Is it good?").delegate().await;
+    assert_eq!(trace.outcome(), Outcome::Completed);
+    let reason = trace.events.iter().find_map(|(_, event)| match event {
         Event::Refused { reason, .. } => Some(reason.clone()),
         _ => None,
     });
@@ -91,8 +91,8 @@ async fn unknown_agent_is_refused_with_the_known_names() {
 #[tokio::test(start_paused = true)]
 async fn invalid_task_call_is_returned_to_the_model() {
     let script = LEAD.replace("prompt = \"Judge it\"", "promt = \"Judge it\"");
-    let story = rig().script(&script).goal("Is it good?").delegate().await;
-    let told = story.requests.last().unwrap().messages.last().unwrap().text().to_owned();
+    let trace = rig().script(&script).goal("Is it good?").delegate().await;
+    let told = trace.requests.last().unwrap().messages.last().unwrap().text().to_owned();
     assert!(told.contains("did you mean `prompt`?; prompt: is required"), "{told}");
 }
 
@@ -110,15 +110,16 @@ async fn agents_at_the_deepest_level_get_neither_task_nor_delegate() {
         times = "forever"
     "#;
     let rig = Rig::new().file(".claude/agents/deep.md", deep).script(script).goal("down we go");
-    let story = rig.policy(|policy| policy.max_depth = 2).delegate().await;
-    assert_eq!(story.outcome(), Outcome::Completed);
-    let depths: Vec<u64> = grants(&story).iter().map(|grant| grant.depth).collect();
+    let trace = rig.policy(|policy| policy.max_depth = 2).delegate().await;
+    assert_eq!(trace.outcome(), Outcome::Completed);
+    let depths: Vec<u64> = grants(&trace).iter().map(|grant| grant.depth).collect();
     assert_eq!(depths, [1, 2]);
     let offered = |depth: u64| {
-        let grants = grants(&story);
+        let grants = grants(&trace);
         let prompt = &grants.iter().find(|grant| grant.depth == depth).unwrap().brief.prompt;
-        let first = |request: &&adjutant_testkit::Request| request.messages[0].text() == *prompt;
-        story.requests.iter().find(first).unwrap().tools.clone()
+        let first =
+            |request: &&adjutant_testkit::ModelRequest| request.messages[0].text() == *prompt;
+        trace.requests.iter().find(first).unwrap().tools.clone()
     };
     assert!(offered(1).contains(&"Task".to_owned()), "{:?}", offered(1));
     let deepest = offered(2);
@@ -142,9 +143,9 @@ async fn child_has_no_more_rights_than_its_parent() {
         text = "good"
     "#;
     let rig = rig().file(".claude/agents/boss.md", boss).script(script).goal("Go").lead("boss");
-    let story = rig.delegate().await;
-    assert_eq!(story.outcome(), Outcome::Completed);
-    let [lead, child, _] = &story.requests[..] else { panic!("{:?}", story.requests) };
+    let trace = rig.delegate().await;
+    assert_eq!(trace.outcome(), Outcome::Completed);
+    let [lead, child, _] = &trace.requests[..] else { panic!("{:?}", trace.requests) };
     assert_eq!(lead.tools, ["Grep", "Task"]);
     assert!(lead.system.starts_with("You lead.\n\nYour role is `boss`"), "{}", lead.system);
     assert_eq!(child.tools, ["Grep", "Note"]);
@@ -170,9 +171,9 @@ async fn turns_are_limited_and_the_last_is_for_the_report() {
         agent = "reviewer"
         text = "as far as I got"
     "#;
-    let story = rig().script(script).goal("Is it good?").delegate().await;
-    assert_eq!(story.ends(), ["reviewer: partial BUDGET_EXCEEDED"]);
-    let last = story.requests.iter().rfind(|request| request.label == "reviewer").unwrap();
+    let trace = rig().script(script).goal("Is it good?").delegate().await;
+    assert_eq!(trace.ends(), ["reviewer: partial BUDGET_EXCEEDED"]);
+    let last = trace.requests.iter().rfind(|request| request.label == "reviewer").unwrap();
     assert_eq!(last.tools, [""; 0]);
 }
 
@@ -188,20 +189,20 @@ async fn turn_limit_of_a_definition_applies_to_the_root_agent() {
         agent = "reviewer"
         text = "as far as I got"
     "#;
-    let story = rig().script(script).goal("Judge all of it").lead("reviewer").delegate().await;
-    assert_eq!(story.outcome(), Outcome::Partial);
-    assert_eq!(story.requests.len(), 2);
-    assert_eq!(story.requests[1].tools, [""; 0]);
+    let trace = rig().script(script).goal("Judge all of it").lead("reviewer").delegate().await;
+    assert_eq!(trace.outcome(), Outcome::Partial);
+    assert_eq!(trace.requests.len(), 2);
+    assert_eq!(trace.requests[1].tools, [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn tasks_without_an_agent_use_the_chosen_default_agent() {
     let script = "[[turn]]\nagent = 'reviewer'\ntext = 'good'\ntimes = 'forever'";
     let rig = rig().script(script).task("a", "Judge a").task("b", "Judge b");
-    let story = rig.default_agent("reviewer").delegate().await;
-    assert_eq!(story.outcome(), Outcome::Completed);
-    assert!(story.requests.iter().all(|request| request.tools == ["Read", "Grep", "Note"]));
-    let defined = story.kinds().iter().filter(|kind| *kind == "agent_defined").count();
+    let trace = rig.default_agent("reviewer").delegate().await;
+    assert_eq!(trace.outcome(), Outcome::Completed);
+    assert!(trace.requests.iter().all(|request| request.tools == ["Read", "Grep", "Note"]));
+    let defined = trace.kinds().iter().filter(|kind| *kind == "agent_defined").count();
     assert_eq!(defined, 1, "only who is used is made known");
 }
 
@@ -213,9 +214,9 @@ async fn project_file_cannot_choose_the_model_and_is_limited_by_the_persons_file
         .file(".claude/agents/reviewer.md", project)
         .file("map.txt", "x")
         .home_file(".claude/agents/reviewer.md", user);
-    let story = rig.script(LEAD).goal("Is it good?").delegate().await;
-    assert_eq!(story.outcome(), Outcome::Completed);
-    let grant = &grants(&story)[0];
+    let trace = rig.script(LEAD).goal("Is it good?").delegate().await;
+    assert_eq!(trace.outcome(), Outcome::Completed);
+    let grant = &grants(&trace)[0];
     assert_eq!(grant.rights.tools.to_string(), "Note, Read");
     assert_eq!(grant.brief.max_turns, Some(3));
     let model = grant.brief.model.as_ref().unwrap();
@@ -226,6 +227,6 @@ async fn project_file_cannot_choose_the_model_and_is_limited_by_the_persons_file
 async fn allowed_model_that_cannot_be_opened_refuses_the_task() {
     let project = "---\nname: reviewer\ndescription: x\nmodel: openai/dear\n---\nTheirs.";
     let rig = Rig::new().file(".claude/agents/reviewer.md", project).allow_model("openai/dear");
-    let story = rig.file("map.txt", "x").script(LEAD).goal("Is it good?").delegate().await;
-    assert_eq!(story.ends(), ["reviewer: refused PROVIDER_ERROR"]);
+    let trace = rig.file("map.txt", "x").script(LEAD).goal("Is it good?").delegate().await;
+    assert_eq!(trace.ends(), ["reviewer: refused PROVIDER_ERROR"]);
 }

@@ -35,7 +35,7 @@ impl ProjectAndHome {
 
     fn roster(&self) -> AgentRoster {
         let home = self.path("home");
-        let user = UserFolders::usual(Some(&home), Some(&home.join(".config")));
+        let user = UserFolders::default_folders(Some(&home), Some(&home.join(".config")));
         find_agents(&self.path("work"), &user).unwrap()
     }
 
@@ -451,7 +451,7 @@ fn project_agent_is_dropped_if_the_persons_file_is_unreadable() {
 fn folders_in_the_home_directory_are_the_persons() {
     let place = ProjectAndHome::new().file("home/.claude/agents/good.md", GOOD);
     let home = place.path("home");
-    let roster = find_agents(&home, &UserFolders::usual(Some(&home), None)).unwrap();
+    let roster = find_agents(&home, &UserFolders::default_folders(Some(&home), None)).unwrap();
     assert_eq!(roster.agents.len(), 1);
     assert_eq!(roster.agents[0].scope.as_str(), "user");
     assert_eq!(roster.shadowed, []);

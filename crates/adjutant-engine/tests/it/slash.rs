@@ -4,7 +4,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use adjutant_core::assignment::TaskFacts;
+use adjutant_core::assignment::TaskDetails;
 use adjutant_core::{Policy, Preset};
 use adjutant_engine::AgentRole;
 use adjutant_engine::roster::{AgentRoster, DefinitionScope, UserFolders, find_agents};
@@ -134,10 +134,10 @@ fn in_language(language: &'static str) -> impl Fn(u64) -> TaskLookup {
             language: Some(language.to_owned()),
             file: "TODO.md".to_owned(),
             remarks: Vec::new(),
-            facts: TaskFacts {
+            facts: TaskDetails {
                 number,
                 folder: Some(format!("specs/{number}_prove_it")),
-                ..TaskFacts::default()
+                ..TaskDetails::default()
             },
         })
     }
@@ -297,14 +297,15 @@ fn section_10_commands_are_routed_by_the_language_of_their_task() {
             none,
             &no_list,
             "Command: /planner: itself\n\
-             the agent `planner` has the command's name, so the command does the work itself",
+             the agent `planner` has the same name as the command and an agent cannot delegate to itself, so the \
+             command's own agent does the work; rename one of them to use it",
         ),
         ("/plan 13", none, &gone, "Task 13 not found in TODO.md"),
     ] {
         assert_eq!(place.typed(text, routes, look), expected, "{text}");
     }
     let unknown = place.typed("/other", &[], &no_list);
-    let expected = "/other (.claude/commands/other.md) is handed to `reviewr`, but there is no agent \
+    let expected = "/other (.claude/commands/other.md) delegates to `reviewr`, but there is no agent \
                     `reviewr`, did you mean `reviewer`?";
     assert!(unknown.starts_with(expected), "{unknown}");
 }

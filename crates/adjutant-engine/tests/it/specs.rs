@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 
-use adjutant_core::assignment::TaskFacts;
+use adjutant_core::assignment::TaskDetails;
 use adjutant_engine::slash::TaskLookup;
 use adjutant_engine::specs::{Specs, TaskFinder};
 use adjutant_formats::contract::ArtifactKind;
@@ -86,12 +86,12 @@ fn task_folder_is_named_by_number_and_project() {
             {"project_number": 3, "project_name": "only_here", "status": "planned"}]}"#,
     );
     let lookout = TaskFinder::new(&place.path(""));
-    let facts = |number| match lookout.look(number) {
+    let facts = |number| match lookout.find(number) {
         TaskLookup::Found(task) => task.facts,
         other => panic!("{other:?}"),
     };
     let text = |text: &str| Some(text.to_owned());
-    let found = |number, description: &str, complexity: Option<&str>, folder: &str| TaskFacts {
+    let found = |number, description: &str, complexity: Option<&str>, folder: &str| TaskDetails {
         number,
         description: text(description),
         complexity: complexity.map(str::to_owned),

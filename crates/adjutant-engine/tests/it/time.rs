@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use adjutant_core::policy::{DelegationTimeout, Operation};
-use adjutant_core::{Code, Event, Outcome, Preset, Timestamp};
+use adjutant_core::{ErrorCode, Event, Outcome, Preset, Timestamp};
 use adjutant_engine::{ControlCommand, ResumeRequest};
 use adjutant_testkit::Rig;
 
@@ -13,18 +13,18 @@ const FOREVER: &str = "[[turn]]\ndelay_ms = 80000000\ntext = \"too late\"\n";
 #[tokio::test(start_paused = true)]
 async fn req_20_timed_out_child_is_partial_not_failed() {
     let rig = Rig::new().policy(|policy| policy.timeout_s = DelegationTimeout::Seconds(90));
-    let story = rig.script(FOREVER).task("a", "Think").delegate().await;
-    assert_eq!(story.ends(), ["a: partial TIMEOUT"]);
-    let (end, _) = story.events.last().unwrap();
+    let trace = rig.script(FOREVER).task("a", "Think").delegate().await;
+    assert_eq!(trace.ends(), ["a: partial TIMEOUT"]);
+    let (end, _) = trace.events.last().unwrap();
     assert_eq!(end.as_millis(), 90_000);
 }
 
 #[tokio::test(start_paused = true)]
 async fn stalled_model_call_is_tried_three_times() {
-    let story = Rig::new().script(FOREVER).task("a", "Think").delegate().await;
-    assert_eq!(story.ends(), ["a: partial STALLED"]);
-    assert_eq!(story.events.last().unwrap().0.as_millis(), 3 * 600_000 + 500 + 1_000);
-    let calls = story.kinds().iter().filter(|kind| *kind == "reserved").count();
+    let trace = Rig::new().script(FOREVER).task("a", "Think").delegate().await;
+    assert_eq!(trace.ends(), ["a: partial STALLED"]);
+    assert_eq!(trace.events.last().unwrap().0.as_millis(), 3 * 600_000 + 500 + 1_000);
+    let calls = trace.kinds().iter().filter(|kind| *kind == "reserved").count();
     assert_eq!(calls, 3);
 }
 
@@ -32,8 +32,8 @@ async fn stalled_model_call_is_tried_three_times() {
 async fn model_call_with_progress_is_not_stalled() {
     let script =
         format!("[[turn]]\ntext_bytes = {}\nchunks = 10\nchunk_delay_ms = 300000\n", 10 * 8192);
-    let story = Rig::new().script(&script).task("a", "Talk").delegate().await;
-    assert_eq!(story.outcome(), Outcome::Completed, "{:?}", story.ends());
+    let trace = Rig::new().script(&script).task("a", "Talk").delegate().await;
+    assert_eq!(trace.outcome(), Outcome::Completed, "{:?}", trace.ends());
 }
 
 #[tokio::test(start_paused = true)]
@@ -45,20 +45,20 @@ async fn transient_error_is_retried_with_a_new_reservation() {
         [[turn]]
         text = "done"
     "#;
-    let story = Rig::new().script(script).task("a", "Try").delegate().await;
-    assert_eq!(story.outcome(), Outcome::Completed);
-    assert_eq!(story.events.last().unwrap().0.as_millis(), 7_000);
-    let attempts: Vec<(u32, u32)> = story.requests.iter().map(|it| (it.turn, it.attempt)).collect();
+    let trace = Rig::new().script(script).task("a", "Try").delegate().await;
+    assert_eq!(trace.outcome(), Outcome::Completed);
+    assert_eq!(trace.events.last().unwrap().0.as_millis(), 7_000);
+    let attempts: Vec<(u32, u32)> = trace.requests.iter().map(|it| (it.turn, it.attempt)).collect();
     assert_eq!(attempts, [(1, 1), (1, 2)]);
-    assert_eq!(story.kinds().iter().filter(|kind| *kind == "reserved").count(), 2);
+    assert_eq!(trace.kinds().iter().filter(|kind| *kind == "reserved").count(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn model_call_fails_after_three_attempts() {
     let script = "[[turn]]\nerror = \"rate_limited\"\ntimes = \"forever\"\n";
-    let story = Rig::new().script(script).task("a", "Try").delegate().await;
-    assert_eq!(story.ends(), ["a: failed PROVIDER_ERROR"]);
-    assert_eq!(story.requests.len(), 3);
+    let trace = Rig::new().script(script).task("a", "Try").delegate().await;
+    assert_eq!(trace.ends(), ["a: failed PROVIDER_ERROR"]);
+    assert_eq!(trace.requests.len(), 3);
 }
 
 #[tokio::test(start_paused = true)]
@@ -79,17 +79,17 @@ async fn cancelling_the_run_ends_every_child_and_keeps_partial_results() {
         text = "too late"
     "#;
     let rig = Rig::new().script(script).task("quick", "a").task("slow", "b").task("waiting", "c");
-    let story = rig
+    let trace = rig
         .concurrency(1)
-        .when(|event, control| {
+        .on_event(|event, control| {
             if matches!(event, Event::ToolReturned { .. }) {
                 control.try_send(ControlCommand::CancelRun).unwrap();
             }
         })
         .delegate()
         .await;
-    assert_eq!(story.outcome(), Outcome::Cancelled);
-    let mut ends = story.ends();
+    assert_eq!(trace.outcome(), Outcome::Cancelled);
+    let mut ends = trace.ends();
     ends.sort();
     assert_eq!(
         ends,
@@ -111,8 +111,8 @@ async fn cancelling_one_child_does_not_stop_the_others() {
     "#;
     let rig = Rig::new().script(script).task("doomed", "a").task("spared", "b");
     let mut doomed = None;
-    let story = rig
-        .when(move |event, control| match event {
+    let trace = rig
+        .on_event(move |event, control| match event {
             Event::Granted(grant) if grant.brief.label.as_str() == "doomed" => {
                 doomed = Some(grant.session)
             }
@@ -123,8 +123,8 @@ async fn cancelling_one_child_does_not_stop_the_others() {
         })
         .delegate()
         .await;
-    assert_eq!(story.ends(), ["doomed: cancelled CANCELLED", "spared: completed"]);
-    assert_eq!(story.outcome(), Outcome::Partial);
+    assert_eq!(trace.ends(), ["doomed: cancelled CANCELLED", "spared: completed"]);
+    assert_eq!(trace.outcome(), Outcome::Partial);
 }
 
 /// A wall clock that jumps ten years ahead or back with each call.
@@ -161,7 +161,7 @@ async fn jumping_wall_clock_changes_no_deadline_and_repeats_no_id() {
         });
         rig.script(script).task("slow", "a").task("shaky", "b").task("silent", "c").task("x", "d")
     };
-    let timeline = |story: &adjutant_testkit::Story| {
+    let timeline = |trace: &adjutant_testkit::RunTrace| {
         let line = |(at, event): &(adjutant_core::Timestamp, Event)| {
             let deadline = match event {
                 Event::Started { deadline, .. } => *deadline,
@@ -170,7 +170,7 @@ async fn jumping_wall_clock_changes_no_deadline_and_repeats_no_id() {
             };
             (*at, deadline)
         };
-        story.events.iter().map(line).collect::<Vec<_>>()
+        trace.events.iter().map(line).collect::<Vec<_>>()
     };
     let (steady, wild) = (rig().delegate().await, rig().wall(wild_clock).delegate().await);
     assert_eq!(timeline(&wild), timeline(&steady));
@@ -203,16 +203,16 @@ async fn root_agent_gets_the_longest_timeout_of_its_operation_also_on_resume() {
     };
     let first = rig();
     let disk = first.disk();
-    let story = first.delegate().await;
-    assert_eq!(story.outcome(), Outcome::Partial);
-    let ends = |story: &adjutant_testkit::Story| -> Vec<(u64, Code)> {
+    let trace = first.delegate().await;
+    assert_eq!(trace.outcome(), Outcome::Partial);
+    let ends = |trace: &adjutant_testkit::RunTrace| -> Vec<(u64, ErrorCode)> {
         let end = |(at, event): &(Timestamp, Event)| match event {
             Event::Ended { reason: Some(reason), .. } => Some((at.as_millis(), reason.code)),
             _ => None,
         };
-        story.events.iter().filter_map(end).collect()
+        trace.events.iter().filter_map(end).collect()
     };
-    assert_eq!(ends(&story), [(600_000, Code::Timeout)]);
-    let story = rig().resume(&disk.bytes(), ResumeRequest::default()).await;
-    assert_eq!(ends(&story), [(600_000, Code::Timeout), (1_200_000, Code::Timeout)]);
+    assert_eq!(ends(&trace), [(600_000, ErrorCode::Timeout)]);
+    let trace = rig().resume(&disk.bytes(), ResumeRequest::default()).await;
+    assert_eq!(ends(&trace), [(600_000, ErrorCode::Timeout), (1_200_000, ErrorCode::Timeout)]);
 }

@@ -6,14 +6,13 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use adjutant_core::Event;
-use adjutant_core::workspace::{KeptWork, OwnWorkspaceKind};
+use adjutant_core::workspace::{KeptWork, WorkspaceKind};
 use adjutant_engine::WorkspaceSetup;
-use adjutant_testkit::{Rig, Story};
+use adjutant_testkit::{Rig, RunTrace};
 use tempfile::TempDir;
 
 /// Both kinds of workspaces, in which agents must see the same.
-pub(crate) const KINDS: [OwnWorkspaceKind; 2] =
-    [OwnWorkspaceKind::Overlay, OwnWorkspaceKind::Worktree];
+pub(crate) const KINDS: [WorkspaceKind; 2] = [WorkspaceKind::Overlay, WorkspaceKind::Worktree];
 
 /// A repository with one commit and one untracked file.
 pub(crate) struct UserRepository {
@@ -46,14 +45,14 @@ impl UserRepository {
         self.outer.path().join("state")
     }
 
-    pub(crate) fn setup(&self, kind: OwnWorkspaceKind) -> WorkspaceSetup {
+    pub(crate) fn setup(&self, kind: WorkspaceKind) -> WorkspaceSetup {
         let helper = Some(env!("CARGO_BIN_EXE_engine-helper").into());
         WorkspaceSetup { kind: Some(kind), helper, ..WorkspaceSetup::new(self.state()) }
     }
 
     /// Returns a rig for writers. The repository outlives it.
-    pub(crate) fn rig(&self, kind: OwnWorkspaceKind, script: &str) -> Rig {
-        Rig::new().at(self.tree()).spaces(self.setup(kind)).script(script)
+    pub(crate) fn rig(&self, kind: WorkspaceKind, script: &str) -> Rig {
+        Rig::new().in_folder(self.tree()).spaces(self.setup(kind)).script(script)
     }
 
     pub(crate) fn git(&self, args: &[&str]) -> String {
@@ -88,8 +87,8 @@ impl UserRepository {
     }
 
     /// Returns the files of a task's kept result, which must exist.
-    pub(crate) fn work(&self, story: &Story, label: &str) -> BTreeMap<String, String> {
-        let kept = kept(story, label);
+    pub(crate) fn work(&self, trace: &RunTrace, label: &str) -> BTreeMap<String, String> {
+        let kept = kept(trace, label);
         let reference = kept.reference.unwrap_or_else(|| panic!("{label} left nothing"));
         let commit = kept.commit.unwrap();
         assert_eq!(self.git(&["rev-parse", &reference]).trim_end(), commit, "{label}");
@@ -98,15 +97,15 @@ impl UserRepository {
 }
 
 /// Returns a task's kept result by its label, which must have been kept exactly once.
-pub(crate) fn kept(story: &Story, label: &str) -> KeptWork {
+pub(crate) fn kept(trace: &RunTrace, label: &str) -> KeptWork {
     let of = |event: &Event| match event {
         Event::SpaceKept { session, kept, problem } => {
-            let is_meant = story.label(*session).as_deref() == Some(label);
+            let is_meant = trace.label(*session).as_deref() == Some(label);
             is_meant.then(|| (kept.clone(), problem.clone()))
         }
         _ => None,
     };
-    let all: Vec<_> = story.events.iter().filter_map(|(_, event)| of(event)).collect();
+    let all: Vec<_> = trace.events.iter().filter_map(|(_, event)| of(event)).collect();
     assert_eq!(all.len(), 1, "{label}: {all:?}");
     let (kept, problem) = all.into_iter().next().unwrap();
     assert_eq!(problem, None, "{label}");
@@ -114,13 +113,13 @@ pub(crate) fn kept(story: &Story, label: &str) -> KeptWork {
 }
 
 /// Returns the tool results of an agent, in order.
-pub(crate) fn told(story: &Story, label: &str) -> Vec<String> {
-    let said = story.events.iter().filter_map(|(_, event)| match event {
+pub(crate) fn told(trace: &RunTrace, label: &str) -> Vec<String> {
+    let said = trace.events.iter().filter_map(|(_, event)| match event {
         Event::ToolReturned { session, output, .. } => Some((*session, output.content.clone())),
         Event::ToolRefused { session, text, .. } => Some((*session, text.clone())),
         _ => None,
     });
-    let of = |session| story.label(session).as_deref() == Some(label);
+    let of = |session| trace.label(session).as_deref() == Some(label);
     said.filter(|(session, _)| of(*session)).map(|(_, text)| text).collect()
 }
 

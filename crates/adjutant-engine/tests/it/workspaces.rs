@@ -18,14 +18,14 @@ async fn siblings_that_write_the_same_file_are_isolated() {
         let read = |label: &str| call(label, "Read", "{ path = \"list\" }");
         let writer = |label: &str| adds(label, label) + &read(label) + &says(label, "done");
         let script = writer("one") + &writer("two");
-        let story = yard.rig(kind, &script).task("one", "a").task("two", "b").delegate().await;
-        assert_eq!(story.outcome(), Outcome::Completed, "{kind:?}: {:?}", story.ends());
+        let trace = yard.rig(kind, &script).task("one", "a").task("two", "b").delegate().await;
+        assert_eq!(trace.outcome(), Outcome::Completed, "{kind:?}: {:?}", trace.ends());
         assert_eq!(yard.mine(), before, "{kind:?}");
         for (label, other) in [("one", "two"), ("two", "one")] {
-            let files = yard.work(&story, label);
+            let files = yard.work(&trace, label);
             assert_eq!(files["list"], format!("{label}\nEND\n"), "{kind:?}");
             assert_eq!(files["mine"], "untracked\n", "{kind:?}: it began from the true state");
-            let seen = told(&story, label).concat();
+            let seen = told(&trace, label).concat();
             assert!(seen.contains(label) && !seen.contains(other), "{kind:?}: {seen}");
         }
     }
@@ -49,10 +49,10 @@ async fn child_of_a_writer_starts_from_its_state_and_does_not_change_it() {
             let tools = policy.tools.iter().chain(["Delegate"]);
             policy.tools = adjutant_core::ToolSet::new(tools);
         });
-        let story = rig.task("top", "work").delegate().await;
-        assert_eq!(story.outcome(), Outcome::Completed, "{kind:?}: {:?}", story.ends());
-        assert_eq!(yard.work(&story, "below")["list"], "by top\nby below\nEND\n", "{kind:?}");
-        assert_eq!(yard.work(&story, "top")["list"], "by top\nlater\nEND\n", "{kind:?}");
+        let trace = rig.task("top", "work").delegate().await;
+        assert_eq!(trace.outcome(), Outcome::Completed, "{kind:?}: {:?}", trace.ends());
+        assert_eq!(yard.work(&trace, "below")["list"], "by top\nby below\nEND\n", "{kind:?}");
+        assert_eq!(yard.work(&trace, "top")["list"], "by top\nlater\nEND\n", "{kind:?}");
         assert_eq!(yard.mine(), before, "{kind:?}");
     }
 }
@@ -79,16 +79,16 @@ async fn work_is_kept_for_every_outcome() {
                 });
             }
             if expected.contains("CANCELLED") {
-                rig = rig.when(|event, control| {
+                rig = rig.on_event(|event, control| {
                     if matches!(event, Event::Reserved { reservation, .. } if reservation.turn == 2)
                     {
                         control.try_send(ControlCommand::CancelRun).unwrap();
                     }
                 });
             }
-            let story = rig.delegate().await;
-            assert_eq!(story.ends(), [expected], "{kind:?}");
-            let files = yard.work(&story, "half");
+            let trace = rig.delegate().await;
+            assert_eq!(trace.ends(), [expected], "{kind:?}");
+            let files = yard.work(&trace, "half");
             assert_eq!(files["list"], "half done\nEND\n", "{kind:?}: {expected}");
             assert_eq!(yard.mine(), before, "{kind:?}: {expected}");
         }
@@ -99,8 +99,8 @@ async fn work_is_kept_for_every_outcome() {
 async fn agent_without_changes_leaves_no_ref() {
     for kind in KINDS {
         let yard = UserRepository::new();
-        let story = yard.rig(kind, &says("idle", "done")).task("idle", "a").delegate().await;
-        assert_eq!(kept(&story, "idle").reference, None, "{kind:?}");
+        let trace = yard.rig(kind, &says("idle", "done")).task("idle", "a").delegate().await;
+        assert_eq!(kept(&trace, "idle").reference, None, "{kind:?}");
         let all = yard.git(&["for-each-ref", "--format=%(refname)", "refs/adjutant"]);
         assert_eq!(all, "", "{kind:?}: nor is what it began from held any longer");
     }
@@ -110,10 +110,10 @@ async fn agent_without_changes_leaves_no_ref() {
 async fn without_a_repository_no_model_is_called() {
     for kind in KINDS {
         let yard = UserRepository::without_repository();
-        let story = yard.rig(kind, &says("a", "done")).task("a", "work").delegate().await;
-        let Err(EngineError::Workspaces(why)) = &story.result else { panic!("{:?}", story.result) };
+        let trace = yard.rig(kind, &says("a", "done")).task("a", "work").delegate().await;
+        let Err(EngineError::Workspaces(why)) = &trace.result else { panic!("{:?}", trace.result) };
         assert!(why.contains("git init"), "{why}");
-        assert!(story.requests.is_empty() && story.events.is_empty(), "{:?}", story.kinds());
+        assert!(trace.requests.is_empty() && trace.events.is_empty(), "{:?}", trace.kinds());
     }
 }
 
@@ -125,16 +125,16 @@ async fn command_output_is_streamed_and_cancel_kills_the_command() {
         let script = call("long", "Run", command) + &says("long", "done");
         let cancelled: Rc<Cell<Option<Instant>>> = Rc::default();
         let at = Rc::clone(&cancelled);
-        let rig = yard.rig(kind, &script).task("long", "work").when(move |event, control| {
+        let rig = yard.rig(kind, &script).task("long", "work").on_event(move |event, control| {
             let Event::Printed { text, .. } = event else { return };
             if text.contains("ready") && at.replace(Some(Instant::now())).is_none() {
                 control.try_send(ControlCommand::CancelRun).unwrap();
             }
         });
-        let story = rig.delegate().await;
+        let trace = rig.delegate().await;
         let took = cancelled.get().expect("it printed").elapsed();
-        assert_eq!(story.ends(), ["long: cancelled CANCELLED"], "{kind:?}");
-        assert_eq!(yard.work(&story, "long")["ran"], "begun\n", "{kind:?}");
+        assert_eq!(trace.ends(), ["long: cancelled CANCELLED"], "{kind:?}");
+        assert_eq!(yard.work(&trace, "long")["ran"], "begun\n", "{kind:?}");
         assert!(took < Duration::from_secs(60), "{kind:?}: {took:?} with the keeping of its work");
     }
 }
@@ -150,11 +150,11 @@ async fn reserved_files_are_not_in_results() {
         let setup = WorkspaceSetup { reserved, ..yard.setup(kind) };
         let copy = "{ file_path = \".prd.json.adjutant-new\", content = \"mine\" }";
         let script = adds("one", "one") + &call("one", "Write", copy) + &says("one", "done");
-        let story = yard.rig(kind, &script).spaces(setup).task("one", "a").delegate().await;
-        assert_eq!(story.outcome(), Outcome::Completed, "{kind:?}: {:?}", story.ends());
-        let files: Vec<String> = yard.work(&story, "one").into_keys().collect();
+        let trace = yard.rig(kind, &script).spaces(setup).task("one", "a").delegate().await;
+        assert_eq!(trace.outcome(), Outcome::Completed, "{kind:?}: {:?}", trace.ends());
+        let files: Vec<String> = yard.work(&trace, "one").into_keys().collect();
         assert_eq!(files, ["list", "mine"], "{kind:?}");
-        let skipped = kept(&story, "one").skipped;
+        let skipped = kept(&trace, "one").skipped;
         assert_eq!(skipped, [".prd.json.adjutant-new (only Adjutant changes it)"], "{kind:?}");
     }
 }

@@ -4,7 +4,7 @@
 use std::future::Future;
 
 use adjutant_core::Outcome;
-use adjutant_core::workspace::OwnWorkspaceKind;
+use adjutant_core::workspace::WorkspaceKind;
 use adjutant_engine::{EngineError, ResumeRequest};
 
 use crate::workspace_rig::{KINDS, UserRepository, adds, call, says, told};
@@ -34,7 +34,7 @@ struct ResumedCalls {
 }
 
 /// Fails the nth write to the journal and resumes. Returns whether there were that many writes.
-fn crash(kind: OwnWorkspaceKind, nth: usize, seen: &mut ResumedCalls) -> bool {
+fn crash(kind: WorkspaceKind, nth: usize, seen: &mut ResumedCalls) -> bool {
     let yard = UserRepository::new();
     let before = yard.mine();
     let rig = yard.rig(kind, &script()).task("w", "work");
@@ -50,16 +50,16 @@ fn crash(kind: OwnWorkspaceKind, nth: usize, seen: &mut ResumedCalls) -> bool {
     if journal.is_empty() {
         return true;
     }
-    let story = life(yard.rig(kind, &script()).resume(&journal, ResumeRequest::default()));
-    if matches!(story.result, Err(EngineError::NothingToResume(_))) {
-        assert!(story.requests.is_empty(), "{at}");
+    let trace = life(yard.rig(kind, &script()).resume(&journal, ResumeRequest::default()));
+    if matches!(trace.result, Err(EngineError::NothingToResume(_))) {
+        assert!(trace.requests.is_empty(), "{at}");
         return true;
     }
     seen.resumed += 1;
-    assert_eq!(story.outcome(), Outcome::Completed, "{at}: {:?}", story.ends());
-    let told = told(&story, "w");
+    assert_eq!(trace.outcome(), Outcome::Completed, "{at}: {:?}", trace.ends());
+    let told = told(&trace, "w");
     let [edit, run, write] = &told[..] else { panic!("{at}: {told:?}") };
-    let files = yard.work(&story, "w");
+    let files = yard.work(&trace, "w");
     let lost = |answer: &str| usize::from(answer.starts_with("Interrupted before it was done"));
     assert_eq!(files["list"].matches("first").count(), 1 - lost(edit), "{at}: {edit}");
     assert_eq!(usize::from(files.contains_key("new")), 1 - lost(write), "{at}: {write}");

@@ -6,7 +6,7 @@ use std::path::Path;
 use adjutant_core::policy::ContractKind;
 use adjutant_core::{Event, Outcome, Preset, Timestamp, WriteScope};
 use adjutant_engine::{EngineError, ResumeRequest};
-use adjutant_testkit::{Rig, Story};
+use adjutant_testkit::{Rig, RunTrace};
 
 /// Two edits of one file in one reply, a new file, and a report. Every edit adds a line, so a duplicate line shows
 /// that an edit was made twice.
@@ -48,8 +48,8 @@ fn read(tree: &Path, path: &str) -> Option<String> {
     std::fs::read_to_string(tree.join(path)).ok()
 }
 
-fn told(story: &Story) -> Vec<String> {
-    let said = story.events.iter().filter_map(|(_, event)| match event {
+fn told(trace: &RunTrace) -> Vec<String> {
+    let said = trace.events.iter().filter_map(|(_, event)| match event {
         Event::ToolReturned { output, .. } => Some(output.content.clone()),
         Event::ToolRefused { text, .. } => Some(text.clone()),
         _ => None,
@@ -58,11 +58,11 @@ fn told(story: &Story) -> Vec<String> {
 }
 
 /// Runs and returns a copy of the tree.
-async fn watched(rig: Rig) -> (Story, tempfile::TempDir) {
+async fn watched(rig: Rig) -> (RunTrace, tempfile::TempDir) {
     let (tree, copy) = (rig.tree(), tempfile::TempDir::new().expect("a folder"));
     let kept = copy.path().to_owned();
     // The rig removes the tree, so it is copied when the run has ended.
-    let rig = rig.when(move |event, _| {
+    let rig = rig.on_event(move |event, _| {
         if matches!(event, Event::RunEnded { .. }) {
             copy_tree(&tree, &kept);
         }
@@ -85,11 +85,11 @@ fn copy_tree(from: &Path, to: &Path) {
 
 #[tokio::test(start_paused = true)]
 async fn writes_of_one_reply_are_sequential_and_recorded_before_they_are_made() {
-    let (story, tree) = watched(rig()).await;
-    assert_eq!(story.outcome(), Outcome::Completed, "{:?}", told(&story));
+    let (trace, tree) = watched(rig()).await;
+    assert_eq!(trace.outcome(), Outcome::Completed, "{:?}", told(&trace));
     assert_eq!(read(tree.path(), LIST).unwrap(), "first\nsecond\nEND\n");
     assert_eq!(read(tree.path(), PLAN).unwrap(), "the plan\n");
-    let steps: Vec<String> = story
+    let steps: Vec<String> = trace
         .events
         .iter()
         .filter_map(|(_, event)| match event {
@@ -149,17 +149,17 @@ async fn crash_during_a_write_is_resolved_from_the_files() {
             }
             let (tree, kept) = (again.tree(), tempfile::TempDir::new().unwrap());
             let to = kept.path().to_owned();
-            let again = again.when(move |event, _| {
+            let again = again.on_event(move |event, _| {
                 if matches!(event, Event::RunEnded { .. }) {
                     copy_tree(&tree, &to);
                 }
             });
-            let story = again.resume(&journal[..cut], ResumeRequest::default()).await;
-            if matches!(story.result, Err(EngineError::NothingToResume(_))) || story.recalled == 0 {
+            let trace = again.resume(&journal[..cut], ResumeRequest::default()).await;
+            if matches!(trace.result, Err(EngineError::NothingToResume(_))) || trace.recalled == 0 {
                 continue;
             }
-            assert_eq!(story.outcome(), Outcome::Completed, "cut at {cut}");
-            let news = told(&story).concat();
+            assert_eq!(trace.outcome(), Outcome::Completed, "cut at {cut}");
+            let news = told(&trace).concat();
             let is_lost = possible.len() == 2 && happened == returned;
             if possible.len() == 2 {
                 looked += 1;
@@ -214,9 +214,9 @@ async fn file_edited_after_a_crash_makes_the_write_unknown() {
     let nth = whole.kinds().iter().position(|kind| kind == "write_prepared").unwrap();
     let cut =
         journal.iter().enumerate().filter(|(_, byte)| **byte == b'\n').nth(nth).unwrap().0 + 1;
-    let story =
+    let trace =
         rig().file(LIST, "a person wrote this\n").resume(&journal[..cut], ResumeRequest::default());
-    let news = told(&story.await).concat();
+    let news = told(&trace.await).concat();
     assert!(news.contains("Interrupted, outcome unknown: `.adjutant/specs/list.md`"), "{news}");
 }
 
@@ -226,8 +226,8 @@ async fn one_call(rig: Rig, tool: &str, path: &str) -> (String, Option<String>) 
         "[[turn]]\n[[turn.call]]\ntool = \"{tool}\"\nargs = {{ file_path = \"{path}\", content = \"new\" }}\n\
          [[turn]]\ntext = \"done\"\n"
     );
-    let (story, tree) = watched(rig.script(&script).task("writer", "Write")).await;
-    (told(&story).join("\n"), read(tree.path(), path))
+    let (trace, tree) = watched(rig.script(&script).task("writer", "Write")).await;
+    (told(&trace).join("\n"), read(tree.path(), path))
 }
 
 #[tokio::test(start_paused = true)]
@@ -334,8 +334,8 @@ async fn write_permissions_by_policy_and_path() {
 #[tokio::test(start_paused = true)]
 async fn tool_descriptions_name_the_writable_folder() {
     let script = "[[turn]]\ntext = 'done'";
-    let story = command().script(script).task("a", "Look").delegate().await;
-    let defined = story.events.iter().find_map(|(_, event)| match event {
+    let trace = command().script(script).task("a", "Look").delegate().await;
+    let defined = trace.events.iter().find_map(|(_, event)| match event {
         Event::AgentDefined { tools, rights, .. } => Some((tools.clone(), rights.clone())),
         _ => None,
     });
@@ -343,9 +343,9 @@ async fn tool_descriptions_name_the_writable_folder() {
     assert_eq!(rights.writes, WriteScope::Below(".adjutant/specs".into()));
     let write = tools.iter().find(|tool| tool.name == "Write").unwrap();
     assert!(write.description.ends_with("only below `.adjutant/specs`."), "{}", write.description);
-    assert!(story.single_request().tools.contains(&"Edit".to_owned()));
-    let story = Rig::new().script(script).task("a", "Look").delegate().await;
-    assert!(!story.single_request().tools.contains(&"Write".to_owned()));
+    assert!(trace.single_request().tools.contains(&"Edit".to_owned()));
+    let trace = Rig::new().script(script).task("a", "Look").delegate().await;
+    assert!(!trace.single_request().tools.contains(&"Write".to_owned()));
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use super::return_data::{Artifact, ArtifactKind, WireWord};
 use super::validate::optional_words;
-use super::verdict::{ReturnFindings, SHOWN_CHARS, shown};
-use crate::code::Code;
+use super::verdict::{ReturnFindings, SHOWN_CHARS, format_value};
+use crate::code::ErrorCode;
 use crate::excerpt::excerpt;
 use crate::fields::{FieldReader, FieldValue};
 
@@ -63,7 +63,7 @@ fn read_artifact(
     findings: &mut ReturnFindings,
 ) -> Option<Artifact> {
     let kind = read_kind(fields, findings);
-    let path = findings.keep(fields.require("path", FieldValue::words));
+    let path = findings.keep(fields.require("path", FieldValue::non_blank_string));
     if let Some(path) = &path {
         judge_path(&fields.path("path"), path, facts, findings);
     }
@@ -76,7 +76,7 @@ fn read_kind(fields: &FieldReader<'_>, findings: &mut ReturnFindings) -> Option<
     let value = findings.keep(fields.require("type", Ok))?;
     let kind = value.string().ok().and_then(|word| ArtifactKind::from_word(&word));
     if kind.is_none() {
-        let message = format!("Invalid artifact type: {}", shown(value));
+        let message = format!("Invalid artifact type: {}", format_value(value));
         findings.error(fields.path("type"), message);
     }
     kind
@@ -95,11 +95,11 @@ fn judge_path(
     }
     let (code, problem) = match facts(path) {
         ArtifactFileState::Present | ArtifactFileState::Unchecked => return,
-        ArtifactFileState::Missing => (Code::FileNotFound, "does not exist"),
-        ArtifactFileState::Empty => (Code::ValidationFailed, "is empty"),
-        ArtifactFileState::NotAFile => (Code::ValidationFailed, "is not a file"),
-        ArtifactFileState::Outside => (Code::ValidationFailed, "leads out of the root"),
-        ArtifactFileState::Ignored => (Code::ValidationFailed, IGNORED),
+        ArtifactFileState::Missing => (ErrorCode::FileNotFound, "does not exist"),
+        ArtifactFileState::Empty => (ErrorCode::ValidationFailed, "is empty"),
+        ArtifactFileState::NotAFile => (ErrorCode::ValidationFailed, "is not a file"),
+        ArtifactFileState::Outside => (ErrorCode::ValidationFailed, "leads out of the root"),
+        ArtifactFileState::Ignored => (ErrorCode::ValidationFailed, IGNORED),
     };
     findings.error_with(code, field, format!("Artifact {problem}: {shown}"));
 }

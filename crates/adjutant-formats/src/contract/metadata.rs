@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::return_data::ReturnMetadata;
-use super::verdict::{ReturnFindings, shown};
+use super::verdict::{ReturnFindings, format_value};
 use crate::fields::{FieldProblem, FieldReader, FieldValue};
 use crate::ids::{AgentName, SessionId};
 
@@ -33,7 +33,7 @@ pub(super) fn judge(
     match source {
         MetadataSource::Claimed => read_claimed(fields, expected, findings),
         MetadataSource::Engine(truth) => {
-            if let Some(claim) = fields.filled("metadata") {
+            if let Some(claim) = fields.non_null("metadata") {
                 compare(claim, truth, expected.unwrap_or(truth.session_id), findings);
             }
             Some(truth.clone())
@@ -50,7 +50,7 @@ fn read_claimed(
     let fields = findings.keep(fields.read("metadata", within))??;
     let session_id = read_session(&fields, expected, findings);
     let duration_seconds = read_duration(&fields, findings);
-    let agent_type = findings.keep(fields.require("agent_type", FieldValue::words));
+    let agent_type = findings.keep(fields.require("agent_type", FieldValue::non_blank_string));
     let delegation_depth = findings.keep(fields.require("delegation_depth", read_depth));
     let delegation_path = findings.keep(fields.require("delegation_path", names));
     findings.warn_unknown(&fields, &KEYS);
@@ -76,7 +76,8 @@ fn read_session(
     }
     let session = value.string().ok().and_then(|text| text.parse().ok());
     if session.is_none() {
-        findings.error("metadata.session_id", format!("Invalid session ID: {}", shown(value)));
+        findings
+            .error("metadata.session_id", format!("Invalid session ID: {}", format_value(value)));
     }
     session
 }
@@ -90,7 +91,7 @@ fn matches_session(
     let expected = expected.to_string();
     let is_same = claim.string().is_ok_and(|claim| claim == expected);
     if !is_same {
-        let message = format!("Session ID mismatch: {} != {expected}", shown(claim));
+        let message = format!("Session ID mismatch: {} != {expected}", format_value(claim));
         findings.error("metadata.session_id", message);
     }
     is_same
@@ -157,7 +158,7 @@ fn compare(
         findings.warn("metadata", "Metadata is filled in by the engine; the claim is ignored");
         return;
     };
-    if let Some(claim) = claims.filled("session_id") {
+    if let Some(claim) = claims.non_null("session_id") {
         matches_session(claim, session, findings);
     }
     let known = [
@@ -166,8 +167,12 @@ fn compare(
         ("delegation_path", truth.delegation_path.iter().map(AgentName::as_str).collect()),
     ];
     for (key, known) in known {
-        if let Some(claim) = claims.filled(key).filter(|claim| claim.to_json() != known) {
-            let message = format!("Claimed {}, known is {}", shown(claim), shown((&known).into()));
+        if let Some(claim) = claims.non_null(key).filter(|claim| claim.to_json() != known) {
+            let message = format!(
+                "Claimed {}, known is {}",
+                format_value(claim),
+                format_value((&known).into())
+            );
             findings.warn(claims.path(key), message);
         }
     }

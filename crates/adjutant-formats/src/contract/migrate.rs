@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde_json::{Map, Value};
 
 use super::validate::SUMMARY_WARN_CHARS;
-use super::verdict::{ReturnFindings, shown};
+use super::verdict::{ReturnFindings, format_value};
 
 /// Returns the return without its obsolete fields; their content moves to the current fields.
 pub(super) fn migrate_old_fields<'a>(
@@ -33,7 +33,7 @@ fn merge_key_findings(object: &mut Map<String, Value>, findings: &mut ReturnFind
             "is used as the summary"
         }
         // A summary of the wrong type is reported by its own check; guessing would hide that.
-        (Some(_), None) => "is dropped: the summary is no string",
+        (Some(_), None) => "is dropped: the summary is not a string",
         (Some(said), Some(summary)) => {
             let whole = format!("{} {said}", with_full_stop(summary));
             let whole = whole.trim_start();
@@ -73,15 +73,18 @@ fn drop_project_number(object: &mut Map<String, Value>, findings: &mut ReturnFin
     let Some(old) = object.shift_remove("project_number") else { return };
     let claimed = old.as_u64().or_else(|| old.as_str()?.trim().parse().ok());
     let outcome = match (claimed, first_path(object).and_then(project_number)) {
-        (_, None) => "no artifact path says a number".to_owned(),
+        (_, None) => "no artifact path has a number".to_owned(),
         (Some(claimed), Some(found)) if claimed == found => {
-            format!("the first artifact path says {found} as well")
+            format!("the path of the first artifact has the same number, {found}")
         }
         (_, Some(found)) => {
-            format!("the first artifact path says {found}, not {}", shown((&old).into()))
+            format!(
+                "the path of the first artifact has the number {found}, not {}",
+                format_value((&old).into())
+            )
         }
     };
-    findings.warn("project_number", format!("Old field is dropped: {outcome}"));
+    findings.warn("project_number", format!("Old field is dropped; {outcome}"));
 }
 
 fn first_path(object: &Map<String, Value>) -> Option<&str> {
@@ -144,27 +147,27 @@ mod tests {
             assert!(text.ends_with("{\"summary\":\"S.\"}"), "{text}");
         }
         let text = check(json!({"summary": 1, "key_findings": "a"}));
-        assert!(text.contains("the summary is no string"), "{text}");
+        assert!(text.contains("the summary is not a string"), "{text}");
     }
 
     #[test]
     fn requirement_37_a_project_number_is_compared_with_the_first_artifact_path() {
         let path = ".opencode/specs/195_lean_tools/reports/research-001.md";
         for (old, path, expected) in [
-            (json!(195), path, "the first artifact path says 195 as well"),
-            (json!("195"), path, "the first artifact path says 195 as well"),
-            (json!(12), path, "the first artifact path says 195, not 12"),
-            (json!("x"), path, "the first artifact path says 195, not x"),
-            (json!(12), "docs/3d.md", "no artifact path says a number"),
+            (json!(195), path, "the path of the first artifact has the same number, 195"),
+            (json!("195"), path, "the path of the first artifact has the same number, 195"),
+            (json!(12), path, "the path of the first artifact has the number 195, not 12"),
+            (json!("x"), path, "the path of the first artifact has the number 195, not x"),
+            (json!(12), "docs/3d.md", "no artifact path has a number"),
         ] {
             let object = json!({"project_number": old, "artifacts": [{"path": path}]});
             let text = check(object);
-            let expected = format!("warn project_number: Old field is dropped: {expected}\n");
+            let expected = format!("warn project_number: Old field is dropped; {expected}\n");
             assert!(text.starts_with(&expected), "{text}");
             assert!(text.ends_with(&format!("{{\"artifacts\":[{{\"path\":\"{path}\"}}]}}")));
         }
         let text = check(json!({"project_number": 12}));
-        assert!(text.contains("no artifact path says a number"), "{text}");
+        assert!(text.contains("no artifact path has a number"), "{text}");
     }
 
     #[test]

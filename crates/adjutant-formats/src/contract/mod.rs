@@ -5,6 +5,7 @@
 //! Invariant: a verdict is valid exactly when it has no errors, and then it contains a [`Return`].
 
 mod artifact;
+mod claims;
 mod extract;
 mod instruction;
 mod metadata;
@@ -16,6 +17,7 @@ mod validate;
 mod verdict;
 
 pub use artifact::{ArtifactFileState, unchecked};
+pub use claims::{ObservedWork, claims_changed_files, is_about_claim};
 pub use instruction::{json_format_instruction, repair_message};
 pub use metadata::{MetadataSource, ORCHESTRATOR};
 pub use return_data::{

@@ -74,7 +74,7 @@ fn interrupts(before: &str) -> bool {
 }
 
 /// Returns the first emoji in `text`.
-pub(super) fn emoji(text: &str) -> Option<char> {
+pub(super) fn first_emoji(text: &str) -> Option<char> {
     text.chars().find(|c| {
         matches!(c,
             '\u{1F000}'..='\u{1FAFF}'
@@ -144,9 +144,9 @@ mod tests {
 
     #[test]
     fn emoji_are_seen_and_arrows_are_not() {
-        assert_eq!(emoji("All good ✅"), Some('✅'));
-        assert_eq!(emoji("Launch 🚀"), Some('🚀'));
-        assert_eq!(emoji("lead → planner, 5 °C, naïve, 完了"), None);
+        assert_eq!(first_emoji("All good ✅"), Some('✅'));
+        assert_eq!(first_emoji("Launch 🚀"), Some('🚀'));
+        assert_eq!(first_emoji("lead → planner, 5 °C, naïve, 完了"), None);
     }
 
     #[test]
@@ -179,7 +179,7 @@ mod tests {
         #[test]
         fn any_text_can_be_looked_at(text in "\\PC{0,40}|[a.!? \\u{2003}é。\"0]{0,40}") {
             sentences(&text);
-            emoji(&text);
+            first_emoji(&text);
             markup(&text);
         }
     }

@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::code::Code;
+use crate::code::ErrorCode;
 use crate::ids::{AgentName, SessionId};
 
 /// The standard result of a delegation.
@@ -66,7 +66,7 @@ pub struct ReturnError {
     /// What happened, as text for people.
     pub message: String,
     /// What happened, as a code for programs.
-    pub code: OpenWord<Code>,
+    pub code: OpenWord<ErrorCode>,
     /// Whether a retry can help.
     pub recoverable: bool,
     /// What the parent should do about it.
@@ -82,7 +82,7 @@ pub trait WireWord: Copy {
     fn from_word(text: &str) -> Option<Self>;
 }
 
-impl WireWord for Code {
+impl WireWord for ErrorCode {
     fn word(self) -> &'static str {
         self.as_str()
     }
@@ -257,10 +257,10 @@ mod tests {
     #[test]
     fn an_open_word_survives_the_wire_known_or_not() {
         for (text, expected) in [
-            ("\"TIMEOUT\"", OpenWord::Known(Code::Timeout)),
+            ("\"TIMEOUT\"", OpenWord::Known(ErrorCode::Timeout)),
             ("\"OUT_OF_COFFEE\"", OpenWord::Other("OUT_OF_COFFEE".to_owned())),
         ] {
-            let word: OpenWord<Code> = serde_json::from_str(text).unwrap();
+            let word: OpenWord<ErrorCode> = serde_json::from_str(text).unwrap();
             assert_eq!(word, expected);
             assert_eq!(serde_json::to_string(&word).unwrap(), text);
         }

@@ -2,7 +2,7 @@
 
 use super::return_data::{OpenWord, ReturnError, ReturnStatus};
 use super::verdict::{ReturnFindings, SHOWN_CHARS};
-use crate::code::Code;
+use crate::code::ErrorCode;
 use crate::excerpt::excerpt;
 use crate::fields::{FieldReader, FieldValue};
 
@@ -14,7 +14,7 @@ pub(super) fn judge(
 ) -> Option<Vec<ReturnError>> {
     let Some(list) = findings.keep(fields.optional("errors", FieldValue::items))? else {
         if status.is_some_and(needs_errors) {
-            findings.missing("errors");
+            findings.add_missing("errors");
         }
         return Some(Vec::new());
     };
@@ -47,16 +47,17 @@ fn judge_presence(count: usize, status: Option<ReturnStatus>, findings: &mut Ret
 }
 
 fn read_error(fields: &FieldReader<'_>, findings: &mut ReturnFindings) -> Option<ReturnError> {
-    let kind = findings.keep(fields.require("type", FieldValue::words));
+    let kind = findings.keep(fields.require("type", FieldValue::non_blank_string));
     let kind = kind.map(|word| (OpenWord::new(&word), word));
     if let Some((OpenWord::Other(_), word)) = &kind {
         let shown = excerpt(word, SHOWN_CHARS);
         findings.warn(fields.path("type"), format!("Unknown error type: {shown}"));
     }
-    let message = findings.keep(fields.require("message", FieldValue::words));
+    let message = findings.keep(fields.require("message", FieldValue::non_blank_string));
     let code = read_code(fields, findings);
     let recoverable = findings.keep(fields.require("recoverable", FieldValue::boolean));
-    let recommendation = findings.keep(fields.require("recommendation", FieldValue::words));
+    let recommendation =
+        findings.keep(fields.require("recommendation", FieldValue::non_blank_string));
     let known = ["type", "message", "code", "recoverable", "recommendation"];
     findings.warn_unknown(fields, &known);
     Some(ReturnError {
@@ -69,11 +70,14 @@ fn read_error(fields: &FieldReader<'_>, findings: &mut ReturnFindings) -> Option
 }
 
 // A missing code is only a warning, because a sample return in one of the guides has none (requirement D24).
-fn read_code(fields: &FieldReader<'_>, findings: &mut ReturnFindings) -> Option<OpenWord<Code>> {
+fn read_code(
+    fields: &FieldReader<'_>,
+    findings: &mut ReturnFindings,
+) -> Option<OpenWord<ErrorCode>> {
     let Some(word) = findings.keep(fields.optional("code", FieldValue::string))? else {
-        let message = format!("Missing code is taken as {}", Code::UnknownError);
+        let message = format!("Missing code is taken as {}", ErrorCode::UnknownError);
         findings.warn(fields.path("code"), message);
-        return Some(Code::UnknownError.into());
+        return Some(ErrorCode::UnknownError.into());
     };
     let code = OpenWord::new(&word);
     if let OpenWord::Other(_) = code {

@@ -7,10 +7,11 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::artifact::{self, ArtifactFileState};
+use super::claims::{self, ObservedWork};
 use super::extract::{ExtractError, JsonWrapping, extract};
 use super::metadata::{self, MetadataSource};
 use super::return_data::{Artifact, ArtifactKind, Return, ReturnStatus, WireWord};
-use super::verdict::{ReturnFindings, ReturnVerdict, shown};
+use super::verdict::{ReturnFindings, ReturnVerdict, format_value};
 use super::{migrate, prose, return_errors};
 use crate::fields::{FieldReader, FieldValue};
 use crate::ids::SessionId;
@@ -38,6 +39,8 @@ pub struct ReturnContract {
     pub kind: Option<ArtifactKind>,
     /// Where the metadata of the accepted return comes from.
     pub metadata: MetadataSource,
+    /// What the engine saw of the work, to compare claims with; `None` compares nothing.
+    pub observed: Option<ObservedWork>,
 }
 
 /// Which artifacts a completed return must list.
@@ -134,8 +137,11 @@ fn judge(
     require_kind(contract.kind, status, artifacts.as_deref(), findings);
     let errors = return_errors::judge(&fields, status, findings);
     let next_steps = read_next_steps(&fields, findings);
+    if let Some(observed) = &contract.observed {
+        claims::judge(&fields, observed, findings);
+    }
     let known = ["status", "summary", "artifacts", "metadata", "errors", "next_steps"];
-    findings.warn_unknown(&fields, &known);
+    findings.warn_unknown(&fields, &[known.as_slice(), &claims::FIELDS].concat());
     Some(Return {
         status: status?,
         summary: summary?,
@@ -164,7 +170,7 @@ fn read_status(fields: &FieldReader<'_>, findings: &mut ReturnFindings) -> Optio
     let value = fields.get("status")?;
     let status = value.string().ok().and_then(|word| ReturnStatus::from_word(&word));
     if status.is_none() {
-        findings.error("status", format!("Invalid status: {}", shown(value)));
+        findings.error("status", format!("Invalid status: {}", format_value(value)));
     }
     status
 }
@@ -194,7 +200,7 @@ fn warn_summary(text: &str, chars: usize, findings: &mut ReturnFindings) {
         let message = format!("Summary should have {min} to {max} sentences, it has {sentences}");
         findings.warn("summary", message);
     }
-    if let Some(emoji) = prose::emoji(text) {
+    if let Some(emoji) = prose::first_emoji(text) {
         findings.warn("summary", format!("Summary should not contain emoji: {emoji}"));
     }
     if let Some(markup) = prose::markup(text) {
@@ -240,8 +246,9 @@ fn require_kind(
     }
 }
 
-/// Returns the components of a path without `.` and empty ones, so that equal paths compare equal.
-fn path_parts(path: &str) -> Vec<&str> {
+/// Splits a path into components, with `.` and `..` resolved and empty ones dropped, so that different spellings of a
+/// path compare equal.
+pub(super) fn path_parts(path: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     for part in path.split('/') {
         match part {

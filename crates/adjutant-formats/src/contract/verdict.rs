@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::return_data::Return;
-use crate::code::Code;
+use crate::code::ErrorCode;
 use crate::excerpt::excerpt;
 use crate::fields::{FieldFault, FieldProblem, FieldReader, FieldValue};
 
@@ -15,7 +15,7 @@ pub(super) const SHOWN_CHARS: usize = 80;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReturnFinding {
     /// The error code, for programs.
-    pub code: Code,
+    pub code: ErrorCode,
     /// The field: `summary`, `artifacts[0].path`, or `return` for the whole.
     pub field: String,
     /// The problem, as text for people and models.
@@ -36,7 +36,7 @@ pub struct ReturnVerdict {
     pub returned: Option<JudgedReturn>,
 }
 
-/// The return that a verdict is about.
+/// A return after its check: the accepted one, or the rejected JSON.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum JudgedReturn {
@@ -67,13 +67,13 @@ pub(super) struct ReturnFindings {
 impl ReturnFindings {
     /// Adds an error with the code `VALIDATION_FAILED`.
     pub(super) fn error(&mut self, field: impl Into<String>, message: impl Into<String>) {
-        self.error_with(Code::ValidationFailed, field, message);
+        self.error_with(ErrorCode::ValidationFailed, field, message);
     }
 
     /// Adds an error with the given code.
     pub(super) fn error_with(
         &mut self,
-        code: Code,
+        code: ErrorCode,
         field: impl Into<String>,
         message: impl Into<String>,
     ) {
@@ -87,7 +87,7 @@ impl ReturnFindings {
             Err(fault) => fault,
         };
         match &problem {
-            FieldProblem::Missing => self.missing(path),
+            FieldProblem::Missing => self.add_missing(path),
             FieldProblem::Blank => self.error(path.as_str(), format!("{path} cannot be empty")),
             FieldProblem::Unfit { .. } | FieldProblem::Other(_) => {
                 self.error(path.as_str(), format!("{path} {problem}"));
@@ -105,7 +105,7 @@ impl ReturnFindings {
     }
 
     /// Adds an error for a missing field.
-    pub(super) fn missing(&mut self, field: impl Into<String>) {
+    pub(super) fn add_missing(&mut self, field: impl Into<String>) {
         let field = field.into();
         let message = format!("Missing required field: {field}");
         self.error(field, message);
@@ -114,7 +114,7 @@ impl ReturnFindings {
     /// Adds a warning.
     pub(super) fn warn(&mut self, field: impl Into<String>, message: impl Into<String>) {
         self.warnings.push(ReturnFinding {
-            code: Code::ValidationFailed,
+            code: ErrorCode::ValidationFailed,
             field: field.into(),
             message: message.into(),
         });
@@ -146,7 +146,7 @@ impl ReturnFindings {
 }
 
 /// Formats a value for a finding: strings as they are, other values as JSON.
-pub(super) fn shown(value: FieldValue<'_>) -> String {
+pub(super) fn format_value(value: FieldValue<'_>) -> String {
     let text = value.string().unwrap_or_else(|_| value.to_json().to_string().into());
     excerpt(&text, SHOWN_CHARS).into_owned()
 }

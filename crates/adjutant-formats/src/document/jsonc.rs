@@ -5,7 +5,7 @@
 use serde_json::{Map, Value};
 
 use super::node::DocumentNode;
-use super::node_edit::{UNIT, shown};
+use super::node_edit::{UNIT, format_value};
 use super::parse::{SyntaxError, parse_jsonc};
 use super::splice::{Splice, apply};
 
@@ -46,7 +46,7 @@ pub fn merge(
                 Value::Object(Map::from_iter([((*key).to_owned(), value)]))
             })
         };
-        let whole = || shown(&nest(path), UNIT, "\n", "");
+        let whole = || format_value(&nest(path), UNIT, "\n", "");
         let Some(root) = root else {
             let gap = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
             return Ok(vec![Splice::insert(text.len(), format!("{gap}{}\n", whole()))]);

@@ -81,7 +81,7 @@ impl DocumentNode {
     }
 
     /// Returns the byte ranges of repeated keys here and below, each with the range of the first occurrence.
-    pub(crate) fn doubled(&self, text: &str) -> Vec<(Range<usize>, Range<usize>)> {
+    pub(crate) fn repeated_keys(&self, text: &str) -> Vec<(Range<usize>, Range<usize>)> {
         let mut found = Vec::new();
         self.find_doubled(text, &mut found);
         found

@@ -64,7 +64,7 @@ impl DocumentNode {
         let is_meant: Vec<bool> = members.iter().map(is_meant).collect();
         let last_kept = is_meant.iter().rposition(|is_meant| !is_meant);
         let commas: Vec<Option<usize>> =
-            (0..members.len()).map(|nth| self.comma(text, nth)).collect();
+            (0..members.len()).map(|nth| self.comma_after(text, nth)).collect();
         let has_trailing = commas.last().is_some_and(Option::is_some);
         let mut splices = Vec::new();
         for (nth, member) in members.iter().enumerate().filter(|(nth, _)| is_meant[*nth]) {
@@ -72,7 +72,7 @@ impl DocumentNode {
             let goes_before = has_trailing || last_kept.is_none_or(|kept| nth < kept);
             let comma =
                 if goes_before { commas[nth] } else { commas[..nth].last().copied().flatten() };
-            splices.extend(cut(text, place, comma));
+            splices.extend(remove_member(text, place, comma));
         }
         splices
     }
@@ -88,10 +88,10 @@ impl DocumentNode {
     }
 
     /// Returns the position of the comma after the `nth` member.
-    fn comma(&self, text: &str, nth: usize) -> Option<usize> {
+    fn comma_after(&self, text: &str, nth: usize) -> Option<usize> {
         let end = self.members()[nth].value.range.end;
         let next = self.members().get(nth + 1).map_or(self.range.end - 1, |next| next.key.start);
-        comma(text, end..next)
+        find_comma(text, end..next)
     }
 
     /// Adds parts after the existing ones and after a comment on the last one.
@@ -101,7 +101,7 @@ impl DocumentNode {
         }
         let close = self.range.end - 1;
         let Some(last) = self.parts().pop() else { return vec![self.fill(text, layout, added)] };
-        let trailing = comma(text, last.end..close);
+        let trailing = find_comma(text, last.end..close);
         let behind = trailing.map_or(last.end, |at| at + 1);
         // Comments on the same line belong to the last part.
         let remarks = comments(text, behind..close);
@@ -141,7 +141,7 @@ impl DocumentNode {
 }
 
 /// Removes a part of an object with the comma before or after it.
-fn cut(text: &str, part: Range<usize>, comma: Option<usize>) -> Vec<Splice> {
+fn remove_member(text: &str, part: Range<usize>, comma: Option<usize>) -> Vec<Splice> {
     let Some(comma) = comma else { return vec![Splice::replace(lines(text, part), "")] };
     let is_before = comma < part.start;
     let between = if is_before { comma + 1..part.start } else { part.end..comma };
@@ -185,7 +185,7 @@ fn tokens(text: &str, within: Range<usize>) -> Vec<(Range<usize>, bool)> {
     found
 }
 
-fn comma(text: &str, within: Range<usize>) -> Option<usize> {
+fn find_comma(text: &str, within: Range<usize>) -> Option<usize> {
     let found = tokens(text, within).into_iter().find(|(_, is_comma)| *is_comma);
     found.map(|(range, _)| range.start)
 }
@@ -238,13 +238,14 @@ impl<'t> PartLayout<'t> {
     /// Formats the value of a part.
     fn show(&self, value: &Value) -> String {
         let lines = self.lines.as_ref();
-        lines.map_or_else(|| value.to_string(), |it| shown(value, it.unit, it.eol, &it.inner))
+        lines
+            .map_or_else(|| value.to_string(), |it| format_value(value, it.unit, it.eol, &it.inner))
     }
 
     /// Formats a value at the level of the object or list itself.
     fn show_beside(&self, value: &Value) -> String {
         let lines = self.lines.as_ref();
-        lines.map_or_else(|| value.to_string(), |it| shown(value, it.unit, it.eol, it.outer))
+        lines.map_or_else(|| value.to_string(), |it| format_value(value, it.unit, it.eol, it.outer))
     }
 }
 
@@ -278,7 +279,7 @@ fn line_indent(text: &str, at: usize) -> &str {
 }
 
 /// Formats a value over several lines; all lines after the first are indented by `base`.
-pub(super) fn shown(value: &Value, unit: &str, eol: &str, base: &str) -> String {
+pub(super) fn format_value(value: &Value, unit: &str, eol: &str, base: &str) -> String {
     let mut bytes = Vec::new();
     let format = serde_json::ser::PrettyFormatter::with_indent(unit.as_bytes());
     let mut writer = serde_json::Serializer::with_formatter(&mut bytes, format);

@@ -53,7 +53,7 @@ pub fn parse_json(text: &str) -> Result<DocumentNode, SyntaxError> {
 /// The text is not JSON, or an object repeats a key.
 pub fn parse_unique_json(text: &str) -> Result<DocumentNode, SyntaxError> {
     let root = parse_json(text)?;
-    match root.doubled(text).into_iter().next() {
+    match root.repeated_keys(text).into_iter().next() {
         None => Ok(root),
         Some((_, second)) => {
             let name = text[second.clone()].trim_matches('"');

@@ -19,7 +19,7 @@ pub enum TomlEditError {
     #[error("it is not TOML: {0}")]
     NotToml(String),
     /// The entry is not a table with its own header, or contains a value that TOML cannot represent.
-    #[error("its entry is written in a way that only a person can change")]
+    #[error("the entry for adjutant in it cannot be edited automatically; change it by hand")]
     ByHand,
 }
 
@@ -40,7 +40,7 @@ pub fn merge(
         .collect::<Result<_, toml::ser::Error>>()
         .map_err(|_| TomlEditError::ByHand)?;
     let mut wanted = table(text)?;
-    let there = at(&mut wanted, path).ok_or(TomlEditError::ByHand)?;
+    let there = table_at(&mut wanted, path).ok_or(TomlEditError::ByHand)?;
     let document = parse(text)?;
     let item = path.iter().try_fold(document.as_item(), |item, key| item.get(key));
     let (mut splices, mut missing) = (Vec::new(), String::new());
@@ -68,19 +68,19 @@ pub fn merge(
         });
     }
     there.extend(values);
-    spliced(text, splices, |new| *new == wanted)
+    apply_splices(text, splices, |new| *new == wanted)
 }
 
 /// Removes the table at `path` and its sub-tables, each from its header to its last value.
 pub fn remove(text: &str, path: &[&str]) -> Result<String, TomlEditError> {
     let mut wanted = table(text)?;
     let Some((last, before)) = path.split_last() else { return Ok(text.to_owned()) };
-    at(&mut wanted, before).ok_or(TomlEditError::ByHand)?.remove(*last);
+    table_at(&mut wanted, before).ok_or(TomlEditError::ByHand)?.remove(*last);
     let mut without_parent = wanted.clone();
     if let Some((parent, above)) = before.split_last()
-        && at(&mut wanted, before).is_some_and(|parent| parent.is_empty())
+        && table_at(&mut wanted, before).is_some_and(|parent| parent.is_empty())
     {
-        at(&mut without_parent, above).and_then(|table| table.remove(*parent));
+        table_at(&mut without_parent, above).and_then(|table| table.remove(*parent));
     }
     let document = parse(text)?;
     let mut found = Vec::new();
@@ -96,7 +96,7 @@ pub fn remove(text: &str, path: &[&str]) -> Result<String, TomlEditError> {
         Splice::replace(extent.start - blank..end, "")
     };
     let splices = found.into_iter().map(cut).collect();
-    spliced(text, splices, |new| *new == wanted || *new == without_parent)
+    apply_splices(text, splices, |new| *new == wanted || *new == without_parent)
 }
 
 fn table(text: &str) -> Result<Table, TomlEditError> {
@@ -109,7 +109,7 @@ fn parse(text: &str) -> Result<Document<&str>, TomlEditError> {
 }
 
 /// Returns the table at `path` and creates missing tables on the way.
-fn at<'t>(table: &'t mut Table, path: &[&str]) -> Option<&'t mut Table> {
+fn table_at<'t>(table: &'t mut Table, path: &[&str]) -> Option<&'t mut Table> {
     path.iter().try_fold(table, |table, key| {
         table.entry(*key).or_insert_with(|| Table::new().into()).as_table_mut()
     })
@@ -154,7 +154,7 @@ fn line_end(text: &str, at: usize) -> usize {
     text[at..].find('\n').map_or(text.len(), |end| at + end + 1)
 }
 
-fn spliced(
+fn apply_splices(
     text: &str,
     splices: Vec<Splice>,
     is_wanted: impl FnOnce(&Table) -> bool,

@@ -1,4 +1,4 @@
-//! Faults of fields.
+//! What is wrong with the value of a field, and where the field is.
 
 use std::fmt;
 

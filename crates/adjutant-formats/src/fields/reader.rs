@@ -30,7 +30,7 @@ impl<'a> FieldReader<'a> {
         if object.content() == FieldContent::Object {
             Ok(Self { object, path: path.into() })
         } else {
-            Err(object.unfit("an object"))
+            Err(object.mismatch("an object"))
         }
     }
 
@@ -42,7 +42,7 @@ impl<'a> FieldReader<'a> {
 
     /// Returns a field unless it is `null`, which counts as absent for optional fields.
     #[must_use]
-    pub fn filled(&self, name: &str) -> Option<FieldValue<'a>> {
+    pub fn non_null(&self, name: &str) -> Option<FieldValue<'a>> {
         self.get(name).filter(|value| !value.is_null())
     }
 
@@ -61,7 +61,7 @@ impl<'a> FieldReader<'a> {
         name: &str,
         convert: impl FnOnce(FieldValue<'a>) -> Result<T, FieldProblem>,
     ) -> Result<Option<T>, FieldFault> {
-        self.convert(name, self.filled(name), convert)
+        self.convert(name, self.non_null(name), convert)
     }
 
     /// Reads a required field; `null` is passed to the conversion.
@@ -74,7 +74,7 @@ impl<'a> FieldReader<'a> {
     }
 
     /// Reads the items of a list and collects the faults of all items; an absent or `null` list is empty.
-    pub fn each<T>(
+    pub fn read_items<T>(
         &self,
         name: &str,
         convert: impl Fn(FieldValue<'a>) -> Result<T, FieldProblem>,
@@ -86,7 +86,7 @@ impl<'a> FieldReader<'a> {
                 Ok(value) => read.push(value),
                 Err(problem) => {
                     let path = format!("{}[{nth}]", self.path(name));
-                    faults.push(FieldFault { path, at: item.at(), problem });
+                    faults.push(FieldFault { path, at: item.offset(), problem });
                 }
             }
         }
@@ -96,7 +96,7 @@ impl<'a> FieldReader<'a> {
     /// Makes a reader for the `nth` item of the list `name`, which must be an object.
     pub fn item(&self, name: &str, nth: usize, value: FieldValue<'a>) -> Result<Self, FieldFault> {
         let path = format!("{}[{nth}]", self.path(name));
-        Self::new(value, &*path).map_err(|problem| FieldFault { path, at: value.at(), problem })
+        Self::new(value, &*path).map_err(|problem| FieldFault { path, at: value.offset(), problem })
     }
 
     /// Makes a fault of a field.
@@ -107,7 +107,7 @@ impl<'a> FieldReader<'a> {
     /// Returns the byte offset of a field, or of the object if it has no such field.
     #[must_use]
     pub fn at_field(&self, name: &str) -> usize {
-        self.get(name).unwrap_or(self.object).at()
+        self.get(name).unwrap_or(self.object).offset()
     }
 
     /// Returns the path of a field.
@@ -118,8 +118,8 @@ impl<'a> FieldReader<'a> {
 
     /// Returns the byte offset of the object.
     #[must_use]
-    pub fn at(&self) -> usize {
-        self.object.at()
+    pub fn offset(&self) -> usize {
+        self.object.offset()
     }
 
     /// Returns the fields whose names are not in `known`.
@@ -158,9 +158,9 @@ mod tests {
         let Ok(fields) = FieldReader::new(value, "call") else { return "no object".to_owned() };
         let kinds = [("fast", 1), ("slow", 2)];
         let mut faults: Vec<FieldFault> =
-            fields.each("list", FieldValue::string).err().unwrap_or_default();
-        faults.extend(fields.require("name", FieldValue::words).err());
-        faults.extend(fields.require("blank", FieldValue::words).err());
+            fields.read_items("list", FieldValue::string).err().unwrap_or_default();
+        faults.extend(fields.require("name", FieldValue::non_blank_string).err());
+        faults.extend(fields.require("blank", FieldValue::non_blank_string).err());
         faults.extend(fields.read("count", |count| count.integer(1..=9)).err());
         faults.extend(fields.read("kind", |kind| kind.choice(&kinds)).err());
         faults.extend(fields.optional("nothing", FieldValue::boolean).err());
@@ -204,7 +204,7 @@ mod tests {
             r#"{"b":1,"z":{"deep":{"er":{"k":[1.5,"x"]}}},"list":[{"a":"2026-01-02"},{}]}"#
         );
         let list = FieldReader::new(value, "").unwrap().get("list").unwrap().items().unwrap();
-        assert_eq!(list.into_iter().map(FieldValue::at).collect::<Vec<_>>(), [39, 63]);
+        assert_eq!(list.into_iter().map(FieldValue::offset).collect::<Vec<_>>(), [39, 63]);
         for (text, column) in [("a = nan", 5), ("\"\\x41\" = 1", 1)] {
             assert_eq!(parse_toml(text).unwrap_err().column, column, "{text}");
         }

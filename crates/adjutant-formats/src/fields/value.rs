@@ -1,4 +1,4 @@
-//! The value of a field and its conversions.
+//! Converting the value of a JSON field to a string, a boolean or an integer in a range.
 
 use std::borrow::Cow;
 use std::ops::{Range, RangeInclusive};
@@ -9,7 +9,7 @@ use super::fault::FieldProblem;
 use super::reader::{NamedField, did_you_mean};
 use crate::document::{DocumentMember, DocumentNode};
 use crate::excerpt::excerpt;
-use crate::numbers::whole;
+use crate::numbers::as_whole_number;
 
 /// The maximum number of characters quoted in a message.
 const SHOWN_CHARS: usize = 40;
@@ -68,12 +68,12 @@ impl<'a> FieldValue<'a> {
         if let FieldContent::String(text) = self.content() {
             Ok(text)
         } else {
-            Err(self.unfit("a string"))
+            Err(self.mismatch("a string"))
         }
     }
 
     /// Reads a string that is not blank.
-    pub fn words(self) -> Result<Cow<'a, str>, FieldProblem> {
+    pub fn non_blank_string(self) -> Result<Cow<'a, str>, FieldProblem> {
         self.string().and_then(|text| {
             if text.trim().is_empty() { Err(FieldProblem::Blank) } else { Ok(text) }
         })
@@ -84,17 +84,17 @@ impl<'a> FieldValue<'a> {
         if let FieldContent::Boolean(is) = self.content() {
             Ok(is)
         } else {
-            Err(self.unfit("true or false"))
+            Err(self.mismatch("true or false"))
         }
     }
 
     /// Reads a whole number in `range`; `2.0` counts as whole.
     pub fn integer(self, range: RangeInclusive<u64>) -> Result<u64, FieldProblem> {
         let FieldContent::Number(number) = self.content() else {
-            return Err(self.unfit(&integer_noun(&range)));
+            return Err(self.mismatch(&integer_noun(&range)));
         };
-        let read = whole(&number).filter(|whole| range.contains(whole));
-        read.ok_or_else(|| unfit(&integer_noun(&range), number.to_string()))
+        let read = as_whole_number(&number).filter(|whole| range.contains(whole));
+        read.ok_or_else(|| mismatch_problem(&integer_noun(&range), number.to_string()))
     }
 
     /// Reads a non-negative whole number.
@@ -105,9 +105,11 @@ impl<'a> FieldValue<'a> {
     /// Reads a non-negative number.
     pub fn number(self) -> Result<f64, FieldProblem> {
         let wanted = "a number of at least 0";
-        let FieldContent::Number(number) = self.content() else { return Err(self.unfit(wanted)) };
+        let FieldContent::Number(number) = self.content() else {
+            return Err(self.mismatch(wanted));
+        };
         let read = number.as_f64().filter(|amount| amount.is_finite() && *amount >= 0.0);
-        read.ok_or_else(|| unfit(wanted, number.to_string()))
+        read.ok_or_else(|| mismatch_problem(wanted, number.to_string()))
     }
 
     /// Reads one of the words in `choices` and returns its value.
@@ -117,7 +119,7 @@ impl<'a> FieldValue<'a> {
         chosen.ok_or_else(|| {
             let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
             let (shown, meant) = (excerpt(&word, SHOWN_CHARS), did_you_mean(&word, &names));
-            unfit(&format!("one of {}", names.join(", ")), format!("`{shown}`{meant}"))
+            mismatch_problem(&format!("one of {}", names.join(", ")), format!("`{shown}`{meant}"))
         })
     }
 
@@ -131,29 +133,29 @@ impl<'a> FieldValue<'a> {
                 node.items().map(|items| items.iter().map(|item| Self::Text(item, text)).collect())
             }
         };
-        items.ok_or_else(|| self.unfit("an array"))
+        items.ok_or_else(|| self.mismatch("an array"))
     }
 
     /// Makes the problem "must be `wanted`", naming the type that was found.
     #[must_use]
-    pub fn unfit(self, wanted: &str) -> FieldProblem {
-        unfit(wanted, self.noun().to_owned())
+    pub fn mismatch(self, wanted: &str) -> FieldProblem {
+        mismatch_problem(wanted, self.type_name().to_owned())
     }
 
-    /// Like [`FieldValue::unfit`], but quotes the value if it is a number or a string.
+    /// Like [`FieldValue::mismatch`], but quotes the value if it is a number or a string.
     #[must_use]
     pub fn unfit_as_written(self, wanted: &str) -> FieldProblem {
         let content = self.content();
         if let FieldContent::Number(number) = content {
-            unfit(wanted, number.to_string())
+            mismatch_problem(wanted, number.to_string())
         } else if let FieldContent::String(text) = content {
-            unfit(wanted, format!("{:?}", excerpt(&text, SHOWN_CHARS)))
+            mismatch_problem(wanted, format!("{:?}", excerpt(&text, SHOWN_CHARS)))
         } else {
-            self.unfit(wanted)
+            self.mismatch(wanted)
         }
     }
 
-    fn noun(self) -> &'static str {
+    fn type_name(self) -> &'static str {
         match self.content() {
             FieldContent::Null => "null",
             FieldContent::Boolean(true) => "true",
@@ -186,7 +188,7 @@ impl<'a> FieldValue<'a> {
 
     /// Returns its byte offset in the document; 0 for a value without a document.
     #[must_use]
-    pub fn at(self) -> usize {
+    pub fn offset(self) -> usize {
         self.range().start
     }
 
@@ -231,7 +233,7 @@ impl<'a> FieldValue<'a> {
     }
 }
 
-fn unfit(wanted: &str, found: String) -> FieldProblem {
+fn mismatch_problem(wanted: &str, found: String) -> FieldProblem {
     FieldProblem::Unfit { wanted: wanted.to_owned(), found }
 }
 

@@ -29,6 +29,8 @@ pub enum ConsentRequest {
         child: Option<usize>,
         /// The command.
         command: String,
+        /// Globs of files that it takes from the base instead of from the work.
+        keep: Vec<String>,
     },
 }
 
@@ -37,11 +39,13 @@ impl fmt::Display for ConsentRequest {
         match self {
             Self::Merge { how } => write!(f, "merge results: {how}"),
             Self::Model { story, model } => write!(f, "story {story}: use the model {model}"),
-            Self::Verify { story, child: None, command } => {
-                write!(f, "story {story}: run `{command}`")
-            }
-            Self::Verify { story, child: Some(child), command } => {
-                write!(f, "story {story}, planned child {child}: run `{command}`")
+            Self::Verify { story, child, command, keep } => {
+                let child = child.map(|child| format!(", planned child {child}"));
+                write!(f, "story {story}{}: run `{command}`", child.unwrap_or_default())?;
+                if keep.is_empty() {
+                    return Ok(());
+                }
+                write!(f, ", with {} from the base", keep.join(", "))
             }
         }
     }
@@ -72,7 +76,7 @@ impl ConsentRequests {
             let (kind, story, child, text) = match wish {
                 ConsentRequest::Merge { how } => ("merge", "", None, how),
                 ConsentRequest::Model { story, model } => ("model", story.as_str(), None, model),
-                ConsentRequest::Verify { story, child, command } => {
+                ConsentRequest::Verify { story, child, command, .. } => {
                     ("verify", story.as_str(), *child, command)
                 }
             };
@@ -80,6 +84,13 @@ impl ConsentRequests {
             part(&mut hash, story);
             part(&mut hash, &child.map_or_else(String::new, |child| child.to_string()));
             part(&mut hash, text);
+            // Only if there are any: earlier versions had none, and consent to them stays valid.
+            if let ConsentRequest::Verify { keep, .. } = wish
+                && !keep.is_empty()
+            {
+                part(&mut hash, "keep");
+                keep.iter().for_each(|glob| part(&mut hash, glob));
+            }
         }
         hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
     }
@@ -118,17 +129,17 @@ impl Prd {
             .collect();
         for story in self.stories() {
             let id = || story.id.clone();
-            let verify = |child: Option<usize>, command: &String| ConsentRequest::Verify {
-                story: id(),
-                child,
-                command: command.clone(),
+            let verify = |child: Option<usize>, command: &String, keep: &[String]| {
+                let (command, keep) = (command.clone(), keep.to_vec());
+                ConsentRequest::Verify { story: id(), child, command, keep }
             };
             let model =
                 |model: &String| ConsentRequest::Model { story: id(), model: model.clone() };
             wishes.extend(story.suggested_model.iter().map(model));
-            wishes.extend(story.verify.iter().map(|command| verify(None, command)));
+            wishes.extend(story.verify.iter().map(|it| verify(None, it, &story.verify_keep)));
             for (nth, planned) in story.planned.iter().enumerate() {
-                wishes.extend(planned.verify.iter().map(|it| verify(Some(nth + 1), it)));
+                let of_child = |it| verify(Some(nth + 1), it, &planned.verify_keep);
+                wishes.extend(planned.verify.iter().map(of_child));
             }
         }
         wishes.sort();

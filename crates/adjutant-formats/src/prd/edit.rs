@@ -16,7 +16,7 @@ impl Prd {
     /// Returns the text as it was read.
     #[must_use]
     pub fn to_text(&self) -> String {
-        self.marked(&self.text)
+        self.with_byte_order_mark(&self.text)
     }
 
     /// Returns the text with the outcome of a story: `passes` and `adjutant` in its entry, and an entry for
@@ -52,7 +52,7 @@ impl Prd {
         }
         splices.extend(self.add(place, node, &new));
         let text = apply(&self.text, splices).ok_or_else(|| PrdError::Unwritable { id: id() })?;
-        let text = self.marked(&text);
+        let text = self.with_byte_order_mark(&text);
         let again = Self::read(&text).ok().filter(|again| {
             let is_there = |child: &&PrdChildOutcome| again.story(&child.id).is_some();
             again.stories().len() == self.stories().len() + new.len()
@@ -62,7 +62,7 @@ impl Prd {
         again.map(|_| text).ok_or_else(|| PrdError::Unwritable { id: id() })
     }
 
-    fn marked(&self, text: &str) -> String {
+    fn with_byte_order_mark(&self, text: &str) -> String {
         let mark = if self.has_mark { BYTE_ORDER_MARK.to_string() } else { String::new() };
         mark + text
     }
@@ -71,7 +71,7 @@ impl Prd {
     fn set(&self, entry: &DocumentNode, fields: &[(&str, Value)]) -> Vec<Splice> {
         let is_new = |(key, value): &&(&str, Value)| {
             let known = entry.member(&self.text, key);
-            known.is_none_or(|known| !says(known.raw(&self.text), value))
+            known.is_none_or(|known| !has_value(known.raw(&self.text), value))
         };
         let new = fields.iter().filter(is_new).map(|(key, value)| (*key, value));
         entry.set_all(&self.text, &new.collect::<Vec<_>>())
@@ -136,7 +136,7 @@ impl Prd {
 }
 
 /// Returns whether a JSON text already has this value, whatever its layout.
-fn says(raw: &str, value: &Value) -> bool {
+fn has_value(raw: &str, value: &Value) -> bool {
     let wanted = value.to_string();
     let mut wanted = wanted.bytes();
     let (mut is_text, mut is_escaped) = (false, false);

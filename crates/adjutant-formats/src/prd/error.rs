@@ -19,7 +19,7 @@ pub enum PrdError {
     #[error("not a PRD: a PRD is a JSON object with a list `userStories` or `stories`")]
     NotObject,
     /// Fields have invalid values.
-    #[error("{}", listed(.findings, *.more))]
+    #[error("{}", list_findings(.findings, *.more))]
     Faults {
         /// The first faults, at most twenty.
         findings: Vec<PrdFinding>,
@@ -42,14 +42,14 @@ pub enum PrdError {
         /// Its parent.
         parent: String,
     },
-    /// The story passes already.
-    #[error("story `{id}` passes already; set its `passes` to false to run it again")]
+    /// The story already passes.
+    #[error("story `{id}` already passes; set its `passes` to false to run it again")]
     Passes {
         /// The requested story.
         id: String,
     },
     /// The story's dependencies do not pass yet.
-    #[error("story `{id}` depends on {}, which {} not pass yet", joined(.waits_for), if .waits_for.len() == 1 { "does" } else { "do" })]
+    #[error("story `{id}` depends on {}, which {} not pass yet", join_ids(.waits_for), if .waits_for.len() == 1 { "does" } else { "do" })]
     NotReady {
         /// The requested story.
         id: String,
@@ -66,21 +66,23 @@ pub enum PrdError {
     },
     /// The user has a field where the outcome would be written.
     #[error(
-        "story `{id}` has a field `adjutant` of yours, where its outcome would stand; nothing was written"
+        "story `{id}` has its own field `adjutant`, which is where the outcome is written; rename that field; nothing was written"
     )]
     Taken {
         /// The story.
         id: String,
     },
     /// The edited text would not parse to the intended values.
-    #[error("the PRD cannot take the outcome of story `{id}` where it stands; nothing was written")]
+    #[error(
+        "the outcome of story `{id}` cannot be written into the PRD because of its layout; nothing was written"
+    )]
     Unwritable {
         /// The story.
         id: String,
     },
 }
 
-fn listed(findings: &[PrdFinding], more: usize) -> String {
+fn list_findings(findings: &[PrdFinding], more: usize) -> String {
     if let ([only], 0) = (findings, more) {
         return only.to_string();
     }
@@ -98,7 +100,7 @@ fn did_you_mean(nearest: Option<&str>) -> String {
     nearest.map_or_else(String::new, |id| format!("; did you mean `{id}`?"))
 }
 
-fn joined(ids: &[String]) -> String {
+fn join_ids(ids: &[String]) -> String {
     let quoted: Vec<String> = ids.iter().map(|id| format!("`{id}`")).collect();
     quoted.join(", ")
 }

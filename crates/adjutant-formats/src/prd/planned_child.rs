@@ -22,6 +22,8 @@ pub struct PlannedChild {
     pub hours: u32,
     /// The command that verifies the work; needs the user's consent.
     pub verify: Option<String>,
+    /// Globs of files that are taken from the base instead of from the work before it runs.
+    pub verify_keep: Vec<String>,
     /// The files it concerns.
     pub file_scope: Vec<String>,
 }
@@ -42,8 +44,8 @@ impl PlannedChild {
 
 /// Reads the planned children of a story.
 pub(super) fn read(fields: &FieldReader<'_>, out: &mut PrdFindings<'_>) -> Vec<PlannedChild> {
-    let Some(value) = fields.filled(FIELD) else { return Vec::new() };
-    let within = FieldReader::new(value, FIELD).ok().and_then(|within| within.filled("subtasks"));
+    let Some(value) = fields.non_null(FIELD) else { return Vec::new() };
+    let within = FieldReader::new(value, FIELD).ok().and_then(|within| within.non_null("subtasks"));
     let Ok(items) = within.unwrap_or(value).items() else {
         let what = "is neither a list nor an object with a list `subtasks`";
         out.complain(&fields.fault(FIELD, what));
@@ -51,18 +53,18 @@ pub(super) fn read(fields: &FieldReader<'_>, out: &mut PrdFindings<'_>) -> Vec<P
     };
     let mut planned = Vec::new();
     for (nth, item) in items.into_iter().enumerate() {
-        match one(item) {
+        match read_child(item) {
             Ok(child) => planned.push(child),
             Err(why) => {
                 let fault = fields.fault(FIELD, format!("number {}: {why}", nth + 1));
-                out.complain(&FieldFault { at: item.at(), ..fault });
+                out.complain(&FieldFault { at: item.offset(), ..fault });
             }
         }
     }
     planned
 }
 
-fn one(value: FieldValue<'_>) -> Result<PlannedChild, String> {
+fn read_child(value: FieldValue<'_>) -> Result<PlannedChild, String> {
     if let Ok(marker) = value.string() {
         return from_marker(&marker);
     }
@@ -74,20 +76,25 @@ fn one(value: FieldValue<'_>) -> Result<PlannedChild, String> {
         return Err("it has no `description`".to_owned());
     }
     // Markers use the second spelling.
-    let hours = fields.filled("estimatedHours").or_else(|| fields.filled("estimated_hours"));
+    let hours = fields.non_null("estimatedHours").or_else(|| fields.non_null("estimated_hours"));
     let hours = hours.map_or(Some(DEFAULT_HOURS), |hours| whole_hours(hours.number().ok()?));
     let said = |fault: FieldFault| format!("its {fault}");
     let verify = fields.optional("verify", FieldValue::string).map_err(said)?;
     let verify = verify.filter(|command| !command.trim().is_empty());
-    let file_scope = fields.each("fileScope", FieldValue::string).map_err(|faults| {
-        let faults: Vec<String> = faults.into_iter().map(said).collect();
-        faults.join(", ")
-    })?;
+    let strings = |name| {
+        let read = fields.read_items(name, |item| item.string().map(String::from));
+        read.map_err(|faults| {
+            let faults: Vec<String> = faults.into_iter().map(said).collect();
+            faults.join(", ")
+        })
+    };
+    let (file_scope, verify_keep) = (strings("fileScope")?, strings("verifyKeep")?);
     Ok(PlannedChild {
         description,
         hours: hours.ok_or_else(bad_hours)?,
         verify: verify.map(Into::into),
-        file_scope: file_scope.into_iter().map(Into::into).collect(),
+        verify_keep,
+        file_scope,
     })
 }
 
@@ -107,7 +114,8 @@ fn from_marker(text: &str) -> Result<PlannedChild, String> {
         (_, None) => Err(bad_hours()),
         (true, Some(_)) => Err("its description is empty".to_owned()),
         (false, Some(hours)) => {
-            Ok(PlannedChild { description, hours, verify: None, file_scope: Vec::new() })
+            let (verify_keep, file_scope) = (Vec::new(), Vec::new());
+            Ok(PlannedChild { description, hours, verify: None, verify_keep, file_scope })
         }
     }
 }

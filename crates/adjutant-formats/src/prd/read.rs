@@ -1,4 +1,4 @@
-//! Parsing of a PRD.
+//! Parsing a PRD: its stories, its project and its settings for delegation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -123,7 +123,7 @@ impl Prd {
 
 /// Reports repeated keys, because it is unclear which value is meant.
 fn named_once(text: &str, root: &DocumentNode, out: &mut PrdFindings<'_>) {
-    for (first, second) in root.doubled(text) {
+    for (first, second) in root.repeated_keys(text) {
         let name = text[second.clone()].trim_matches('"');
         let line = if out.is_full() { 0 } else { out.line(first.start) };
         let subject = FindingSubject { field: Some(name), at: second.start };
@@ -154,7 +154,7 @@ fn list<'a>(
         }
     };
     if node.items().is_none() {
-        let problem = FieldValue::Text(node, text).unfit("a list of stories");
+        let problem = FieldValue::Text(node, text).mismatch("a list of stories");
         out.complain(&FieldFault { path: name.to_owned(), at: node.range.start, problem });
     }
     Some(node)
@@ -162,11 +162,11 @@ fn list<'a>(
 
 /// Reads the requested merge mode; `false` means none.
 fn merge(root: &FieldReader<'_>, out: &mut PrdFindings<'_>) -> Option<String> {
-    let value = root.filled("merge")?;
+    let value = root.non_null("merge")?;
     if let Ok(is_wanted) = value.boolean() {
         return is_wanted.then(|| "true".to_owned());
     }
-    let how = value.string().map_err(|_| value.unfit("a string, true or false"));
+    let how = value.string().map_err(|_| value.mismatch("a string, true or false"));
     let how = out.keep(how.map(Some).map_err(|problem| root.fault("merge", problem)))?;
     Some(how.into_owned()).filter(|how| !how.trim().is_empty())
 }
@@ -184,7 +184,7 @@ fn unique(
             out.of_story(&story.id);
             let subject = FindingSubject { field: Some("id"), at: item.range.start };
             let line = if out.is_full() { 0 } else { out.line(items[first].range.start) };
-            out.fault(subject, format!("the id is used already, by the story at line {line}"));
+            out.fault(subject, format!("the id is already used by the story at line {line}"));
         } else {
             index.insert(story.id.clone(), place);
         }

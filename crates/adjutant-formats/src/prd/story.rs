@@ -43,6 +43,8 @@ pub struct Story {
     pub notes: Option<String>,
     /// The command that verifies the work; needs the user's consent.
     pub verify: Option<String>,
+    /// Globs of files that are taken from the base instead of from the work before it runs.
+    pub verify_keep: Vec<String>,
     /// The children that the PRD plans in advance.
     pub planned: Vec<PlannedChild>,
     /// For a child of another story: its parent and its limits.
@@ -91,16 +93,17 @@ pub(super) fn read(
         return None;
     }
     out.of_story(&id);
-    let story = named(&fields, id, out);
+    let story = read_story(&fields, id, out);
     // Reported before any work starts: work whose outcome cannot be recorded would be wasted.
     if whose == StoryIdKind::Story && !story.passes && is_taken(text, node) {
-        let what = "is where the outcome of a story is written, and yours is none of ours; give it another name";
+        let what =
+            "is the field in which adjutant writes the outcome of a story; rename your own field";
         out.complain(&fields.fault(RECORD, what));
     }
     Some(story)
 }
 
-fn named(fields: &FieldReader<'_>, id: String, out: &mut PrdFindings<'_>) -> Story {
+fn read_story(fields: &FieldReader<'_>, id: String, out: &mut PrdFindings<'_>) -> Story {
     let description = string(fields, "description", out).unwrap_or_default();
     let title = title(fields, &description, out);
     Story {
@@ -116,6 +119,7 @@ fn named(fields: &FieldReader<'_>, id: String, out: &mut PrdFindings<'_>) -> Sto
         passes: out.keep(fields.optional("passes", FieldValue::boolean)).unwrap_or(false),
         notes: words(fields, "notes", out),
         verify: words(fields, "verify", out),
+        verify_keep: strings(fields, "verifyKeep", out),
         planned: planned_child::read(fields, out),
         context: context(fields, out),
         description,
@@ -132,7 +136,7 @@ fn words(fields: &FieldReader<'_>, name: &str, out: &mut PrdFindings<'_>) -> Opt
 }
 
 fn strings(fields: &FieldReader<'_>, name: &str, out: &mut PrdFindings<'_>) -> Vec<String> {
-    let read = fields.each(name, |item| item.string().map(String::from));
+    let read = fields.read_items(name, |item| item.string().map(String::from));
     read.unwrap_or_else(|faults| {
         faults.iter().for_each(|fault| out.complain(fault));
         Vec::new()
@@ -146,13 +150,13 @@ fn word_or_number(value: FieldValue<'_>) -> Result<String, FieldProblem> {
         (Err(_), FieldValue::Text(node, text)) if value.number().is_ok() => {
             Ok(node.raw(text).to_owned())
         }
-        (Err(_), _) => Err(value.unfit("a word or a number")),
+        (Err(_), _) => Err(value.mismatch("a word or a number")),
     }
 }
 
 fn title(fields: &FieldReader<'_>, description: &str, out: &mut PrdFindings<'_>) -> String {
     // A title of the wrong type has been reported already.
-    let is_sound = fields.filled("title").is_none_or(|title| title.string().is_ok());
+    let is_sound = fields.non_null("title").is_none_or(|title| title.string().is_ok());
     let title = words(fields, "title", out);
     let first = description.lines().map(str::trim).find(|line| !line.is_empty());
     match (title, first) {
@@ -169,20 +173,20 @@ fn title(fields: &FieldReader<'_>, description: &str, out: &mut PrdFindings<'_>)
 }
 
 fn priority(fields: &FieldReader<'_>, out: &mut PrdFindings<'_>) -> StoryPriority {
-    let Some(value) = fields.filled("priority") else { return StoryPriority::NONE };
+    let Some(value) = fields.non_null("priority") else { return StoryPriority::NONE };
     if let FieldContent::Number(number) = value.content() {
         return number.as_f64().map_or(StoryPriority::NONE, StoryPriority::new);
     }
     let Ok(word) = value.string() else {
-        out.complain(&fields.fault("priority", value.unfit("a number or a word")));
+        out.complain(&fields.fault("priority", value.mismatch("a number or a word")));
         return StoryPriority::NONE;
     };
     StoryPriority::word(&word).unwrap_or_else(|| {
         let what = format!(
-            "`priority` {} is none of critical, high, medium and low, nor a number; the story comes last",
+            "`priority` {} is not critical, high, medium, low or a number; the story comes last",
             quoted(&word)
         );
-        out.warning(FindingSubject { field: Some("priority"), at: value.at() }, what);
+        out.warning(FindingSubject { field: Some("priority"), at: value.offset() }, what);
         StoryPriority::NONE
     })
 }

@@ -20,6 +20,14 @@ pub fn story_digest(story: &Story, verify: Option<&str>) -> String {
         part(&mut hash, Some(&planned.task()));
         part(&mut hash, planned.verify.as_deref());
     }
+    // Only if there are any, so that the digests of earlier versions stay the same.
+    let keeps = story.planned.iter().map(|planned| &planned.verify_keep);
+    for (nth, keep) in std::iter::once(&story.verify_keep).chain(keeps).enumerate() {
+        for glob in keep {
+            part(&mut hash, Some(&nth.to_string()));
+            part(&mut hash, Some(glob));
+        }
+    }
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

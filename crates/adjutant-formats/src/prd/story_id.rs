@@ -29,13 +29,15 @@ pub(super) fn fault(id: &str, whose: StoryIdKind) -> Option<String> {
         return Some(format!("has {chars} characters, the most is {max}"));
     }
     if id.starts_with(['.', '-']) {
-        return Some("begins with `.` or `-`, which cannot begin a name".to_owned());
+        return Some(
+            "starts with `.` or `-`, which is not allowed at the start of a name".to_owned(),
+        );
     }
     let letter = id.chars().find(|letter| !may_stand(*letter))?;
     Some(match letter {
-        ' ' => "holds a space, which cannot stand in a name".to_owned(),
-        '/' | '\\' => format!("holds `{letter}`, which cannot stand in a name"),
-        letter => format!("holds {}, which cannot stand in a name", letter.escape_unicode()),
+        ' ' => "contains a space, which is not allowed in a name".to_owned(),
+        '/' | '\\' => format!("contains `{letter}`, which is not allowed in a name"),
+        letter => format!("contains {}, which is not allowed in a name", letter.escape_unicode()),
     })
 }
 
@@ -56,13 +58,13 @@ mod tests {
         }
         for (id, why) in [
             ("", "is empty"),
-            ("a b", "holds a space"),
-            ("a/b", "holds `/`"),
-            ("a\\b", "holds `\\`"),
-            ("..", "begins with"),
-            ("-x", "begins with"),
-            ("a\nb", "holds \\u{a}"),
-            ("a\u{202e}b", "holds \\u{202e}"),
+            ("a b", "contains a space"),
+            ("a/b", "contains `/`"),
+            ("a\\b", "contains `\\`"),
+            ("..", "starts with"),
+            ("-x", "starts with"),
+            ("a\nb", "contains \\u{a}"),
+            ("a\u{202e}b", "contains \\u{202e}"),
             (&"x".repeat(65), "has 65 characters, the most is 64"),
         ] {
             let said = fault(id, StoryIdKind::Story).unwrap();

@@ -109,7 +109,7 @@ struct TaskSplices {
     state: Vec<Splice>,
 }
 
-/// The result of one step of a change.
+/// What one step of a task change did: the task, its status before, and the files after.
 struct ChangeStep {
     number: TaskNumber,
     from: Option<TaskStatus>,
@@ -196,7 +196,7 @@ impl TaskFiles {
         book: Option<Self>,
     ) -> TaskChangeResult {
         let new = book.as_ref().unwrap_or(self);
-        let (task, disagreements) = (new.merged(number), new.disagreements_about(number));
+        let (task, disagreements) = (new.merged_task(number), new.disagreements_about(number));
         let is_different = book.is_some();
         let (todo, state) = match book {
             Some(book) => (book.todo.text, book.state.text),
@@ -417,7 +417,7 @@ impl TaskFiles {
     /// Returns a task whose number occurs at most once per file.
     fn only(&self, number: TaskNumber) -> Result<Task, TaskError> {
         let task = self.task(number).ok_or(TaskError::Unknown { number })?;
-        let is_twice = |side| self.on(side, number).count() > 1;
+        let is_twice = |side| self.indices_in(side, number).count() > 1;
         if is_twice(TaskFile::Todo) || is_twice(TaskFile::State) {
             return Err(TaskError::Twice { number });
         }
@@ -472,7 +472,7 @@ fn steps(task: &Task, update: &TaskUpdate) -> Result<Vec<TaskChange>, TaskError>
     let stays = task.status.filter(|_| update.reason.is_some());
     if let Some(to) = update.status.or(stays) {
         // The step itself refuses a task with an unknown status.
-        let through = task.status.map_or(Ok(None), |from| from.through(to));
+        let through = task.status.map_or(Ok(None), |from| from.intermediate_status(to));
         let through = through.map_err(|step| TaskError::Step { number, step })?;
         steps.extend(through.map(|between| set(between, None)));
         steps.push(set(to, update.reason.clone()));

@@ -14,7 +14,7 @@ use super::state_file::StateProject;
 use super::status::TaskStatus;
 use super::task_files::TaskFiles;
 
-/// One of the two files.
+/// One of the two files of a task list, named in a disagreement between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskFile {
@@ -124,8 +124,8 @@ impl TaskFiles {
     pub fn disagreements(&self) -> Vec<TaskDisagreement> {
         let mut found = Vec::new();
         for number in self.numbers() {
-            self.twice(number, &mut found);
-            self.about(number, &mut found);
+            self.report_duplicates(number, &mut found);
+            self.compare_task(number, &mut found);
         }
         found.extend(self.next_numbers());
         found
@@ -142,9 +142,9 @@ impl TaskFiles {
         })
     }
 
-    pub(super) fn twice(&self, number: TaskNumber, found: &mut Vec<TaskDisagreement>) {
+    pub(super) fn report_duplicates(&self, number: TaskNumber, found: &mut Vec<TaskDisagreement>) {
         let [entries, projects] =
-            [TaskFile::Todo, TaskFile::State].map(|it| self.on(it, number).count());
+            [TaskFile::Todo, TaskFile::State].map(|it| self.indices_in(it, number).count());
         if entries < 2 && projects < 2 {
             return;
         }
@@ -177,7 +177,7 @@ impl TaskFiles {
         }
     }
 
-    pub(super) fn about(&self, number: TaskNumber, found: &mut Vec<TaskDisagreement>) {
+    pub(super) fn compare_task(&self, number: TaskNumber, found: &mut Vec<TaskDisagreement>) {
         self.spellings(number, found);
         // A missing file cannot disagree.
         if !self.has_todo || !self.has_state {

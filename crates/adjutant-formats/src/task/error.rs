@@ -27,9 +27,7 @@ pub enum TaskError {
         step: RefusedTransition,
     },
     /// The task has an unknown status.
-    #[error(
-        "task {number} has the status {status}, which is none of ours; correct it in TODO.md first"
-    )]
+    #[error("task {number} has the unknown status {status}; correct it in TODO.md first")]
     UnknownStatus {
         /// The task.
         number: TaskNumber,
@@ -59,7 +57,7 @@ pub enum TaskError {
     NoTitle,
     /// The title is too long.
     #[error(
-        "a title has at most {MAX_TITLE_CHARS} characters, this one has {chars}; put the rest into the description"
+        "the title has {chars} characters, limit {MAX_TITLE_CHARS}; put the rest into the description"
     )]
     LongTitle {
         /// Its length.
@@ -67,14 +65,14 @@ pub enum TaskError {
     },
     /// The description is too long.
     #[error(
-        "a description has at most {MAX_DESCRIPTION_BYTES} bytes, this one has {bytes}; keep it in a file and name that"
+        "the description has {bytes} bytes, limit {MAX_DESCRIPTION_BYTES}; put it into a file and name the file"
     )]
     LongDescription {
         /// Its length.
         bytes: usize,
     },
     /// The language is not a single word.
-    #[error("`{language}` is no language; it is one word, such as rust")]
+    #[error("`{language}` is not a language name; expected one word, such as rust")]
     BadLanguage {
         /// The given value.
         language: String,
@@ -90,7 +88,7 @@ pub enum TaskError {
     NoNumber,
     /// The edited text would not parse to the intended values, because of an unusual file layout.
     #[error(
-        "TODO.md or state.json cannot take the change of task {number} where it stands; nothing was written"
+        "task {number} cannot be edited in place in TODO.md or state.json; nothing was written"
     )]
     Unwritable {
         /// The task.

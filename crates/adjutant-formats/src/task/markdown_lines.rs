@@ -43,7 +43,7 @@ pub(super) fn lines(text: &str) -> Vec<MarkdownLine> {
         lines.push(MarkdownLine { start, end: start + bare.len(), next, hidden: false });
         start = next;
     }
-    hide(text, &mut lines);
+    hide_code_and_comments(text, &mut lines);
     lines
 }
 
@@ -56,7 +56,7 @@ pub(super) fn front_matter(text: &str, lines: &[MarkdownLine]) -> usize {
     lines.iter().skip(1).position(is_rule).map_or(0, |place| place + 2)
 }
 
-fn hide(text: &str, lines: &mut [MarkdownLine]) {
+fn hide_code_and_comments(text: &str, lines: &mut [MarkdownLine]) {
     let marks: Vec<(usize, BlockMark)> = lines
         .iter()
         .enumerate()

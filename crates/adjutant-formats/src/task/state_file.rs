@@ -34,7 +34,7 @@ pub enum StateFileError {
         reason: String,
     },
     /// The edited text would not parse to the intended values.
-    #[error("it is laid out too strangely to be changed; nothing was written")]
+    #[error("its layout cannot be edited automatically; nothing was written")]
     Unwritable,
     /// The text is not a JSON object.
     #[error("not a JSON object")]
@@ -56,12 +56,12 @@ pub(super) struct StateFile {
     root: DocumentNode,
     next: Option<TaskNumber>,
     /// Active projects first; the content of a project is read on demand.
-    pub(super) projects: Vec<ProjectLocation>,
+    pub(super) projects: Vec<ProjectEntryPosition>,
 }
 
-/// The position of a project in the file.
+/// Where in the file the entry of a project is: its list, active or archived, and its index there.
 #[derive(Clone, Debug)]
-pub(super) struct ProjectLocation {
+pub(super) struct ProjectEntryPosition {
     pub(super) number: TaskNumber,
     pub(super) is_archived: bool,
     /// Its index in its list.
@@ -107,14 +107,14 @@ impl StateFile {
                 list.items().ok_or(StateFileError::WrongType { field, wanted: "a list" })?;
             projects.extend(items.iter().enumerate().filter_map(|(place, node)| {
                 let number = number_in(text, node)?;
-                Some(ProjectLocation { number, is_archived, place })
+                Some(ProjectEntryPosition { number, is_archived, place })
             }));
         }
         Ok(Self { text: whole, root, next, projects })
     }
 
     /// Reads the project object at a position.
-    pub(super) fn project(&self, spot: &ProjectLocation) -> Option<StateProject> {
+    pub(super) fn project(&self, spot: &ProjectEntryPosition) -> Option<StateProject> {
         let field = if spot.is_archived { COMPLETED } else { ACTIVE };
         let node = self.root.member(&self.text, field)?.items()?.get(spot.place)?;
         Some(StateProject::read(&self.text, node, spot.is_archived))

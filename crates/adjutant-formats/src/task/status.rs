@@ -105,7 +105,7 @@ impl TaskStatus {
     /// Parses a status: marker or word, in any case, with `_`, `-` or spaces between words.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
-        let word = normalised(text);
+        let word = normalise(text);
         let known = Self::ALL.into_iter().find(|status| status.as_str() == word);
         known.or_else(|| alias(&word))
     }
@@ -113,7 +113,7 @@ impl TaskStatus {
     /// Returns the status if `text` is a non-standard word for it, such as `[COMPLETE]`.
     #[must_use]
     pub fn read_alias(text: &str) -> Option<Self> {
-        let is_own = |status: &Self| normalised(text) == status.as_str();
+        let is_own = |status: &Self| normalise(text) == status.as_str();
         Self::read(text).filter(|status| !is_own(status))
     }
 
@@ -173,7 +173,7 @@ impl TaskStatus {
     /// # Errors
     ///
     /// If `to` is not reachable even through IN PROGRESS. Nothing is reachable from COMPLETED.
-    pub fn through(self, to: Self) -> Result<Option<Self>, RefusedTransition> {
+    pub fn intermediate_status(self, to: Self) -> Result<Option<Self>, RefusedTransition> {
         if self == Completed && to != Completed {
             return Err(RefusedTransition { from: self, to });
         }
@@ -198,7 +198,7 @@ impl TaskStatus {
 }
 
 /// Converts a marker or a word to the spelling of `state.json`.
-fn normalised(text: &str) -> String {
+fn normalise(text: &str) -> String {
     let text = text.trim();
     let inner = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
     inner.trim().to_ascii_lowercase().replace([' ', '-'], "_")
@@ -314,7 +314,7 @@ mod tests {
     fn what_is_done_is_opened_by_a_step_and_never_by_work() {
         assert_eq!(Completed.step(InProgress), Ok(()));
         for to in TaskStatus::ALL {
-            assert_eq!(Completed.through(to).is_ok(), to == Completed, "{to}");
+            assert_eq!(Completed.intermediate_status(to).is_ok(), to == Completed, "{to}");
         }
     }
 }

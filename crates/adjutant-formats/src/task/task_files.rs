@@ -83,7 +83,7 @@ impl TaskFiles {
         let todo = TodoFile::read(todo.unwrap_or_else(|| todo_file::BEGINNING.to_owned()));
         let state = match state {
             Some(state) => StateFile::read(state)?,
-            None => StateFile::read(rebuilt(&todo))?,
+            None => StateFile::read(rebuild_state_json(&todo))?,
         };
         let entries = todo.entries.iter().enumerate();
         let projects = state.projects.iter().enumerate();
@@ -107,14 +107,14 @@ impl TaskFiles {
     pub fn tasks(&self) -> Vec<Task> {
         self.numbers()
             .filter(|number| !self.is_gone(*number))
-            .map(|number| self.merged(number))
+            .map(|number| self.merged_task(number))
             .collect()
     }
 
     /// Returns a task, including archived ones.
     #[must_use]
     pub fn task(&self, number: TaskNumber) -> Option<Task> {
-        (!self.at(number).is_empty()).then(|| self.merged(number))
+        (!self.occurrences(number).is_empty()).then(|| self.merged_task(number))
     }
 
     /// Returns the byte range of a task's entry in `TODO.md`.
@@ -155,8 +155,8 @@ impl TaskFiles {
     #[must_use]
     pub fn disagreements_about(&self, number: TaskNumber) -> Vec<TaskDisagreement> {
         let mut found = Vec::new();
-        self.twice(number, &mut found);
-        self.about(number, &mut found);
+        self.report_duplicates(number, &mut found);
+        self.compare_task(number, &mut found);
         found
     }
 
@@ -182,21 +182,25 @@ impl TaskFiles {
     }
 
     /// Returns all occurrences of a number.
-    fn at(&self, number: TaskNumber) -> &[(TaskNumber, TaskFile, usize)] {
+    fn occurrences(&self, number: TaskNumber) -> &[(TaskNumber, TaskFile, usize)] {
         let start = self.places.partition_point(|(known, _, _)| *known < number);
         let count = self.places[start..].partition_point(|(known, _, _)| *known == number);
         &self.places[start..start + count]
     }
 
     /// Returns the indices of a number's occurrences in one file.
-    pub(super) fn on(&self, side: TaskFile, number: TaskNumber) -> impl Iterator<Item = usize> {
+    pub(super) fn indices_in(
+        &self,
+        side: TaskFile,
+        number: TaskNumber,
+    ) -> impl Iterator<Item = usize> {
         let on_side = move |it: &&(TaskNumber, TaskFile, usize)| it.1 == side;
-        self.at(number).iter().filter(on_side).map(|(_, _, place)| *place)
+        self.occurrences(number).iter().filter(on_side).map(|(_, _, place)| *place)
     }
 
     /// Returns the `TODO.md` entries with this number.
     pub(super) fn entries(&self, number: TaskNumber) -> impl Iterator<Item = TodoEntry> {
-        let spots = self.on(TaskFile::Todo, number).map(|place| &self.todo.entries[place]);
+        let spots = self.indices_in(TaskFile::Todo, number).map(|place| &self.todo.entries[place]);
         spots.filter_map(|spot| self.todo.entry(spot))
     }
 
@@ -207,22 +211,23 @@ impl TaskFiles {
 
     /// Returns the first `state.json` project with this number.
     pub(super) fn project(&self, number: TaskNumber) -> Option<StateProject> {
-        let mut spots = self.on(TaskFile::State, number).map(|place| &self.state.projects[place]);
+        let mut spots =
+            self.indices_in(TaskFile::State, number).map(|place| &self.state.projects[place]);
         spots.find_map(|spot| self.state.project(spot))
     }
 
     fn is_gone(&self, number: TaskNumber) -> bool {
-        let mut projects = self.on(TaskFile::State, number);
-        self.on(TaskFile::Todo, number).next().is_none()
+        let mut projects = self.indices_in(TaskFile::State, number);
+        self.indices_in(TaskFile::Todo, number).next().is_none()
             && projects.all(|place| self.state.projects[place].is_archived)
     }
 
-    pub(super) fn merged(&self, number: TaskNumber) -> Task {
+    pub(super) fn merged_task(&self, number: TaskNumber) -> Task {
         let text = &self.todo.text;
         let (entry, project) = (self.entry(number), self.project(number));
         let (entry, project) = (entry.as_ref(), project.as_ref());
         let field = |name: &str| entry.and_then(|entry| entry.value(text, name)).map(str::to_owned);
-        let (status, unknown_status) = standing(text, entry, project);
+        let (status, unknown_status) = effective_status(text, entry, project);
         let title = entry.map(|entry| entry.title.clone());
         let title =
             title.or_else(|| project.and_then(|project| project.name.as_deref()).map(one_line));
@@ -269,13 +274,13 @@ fn is_folder_name(name: &str) -> bool {
 }
 
 /// Builds a `state.json` from a `TODO.md`.
-fn rebuilt(todo: &TodoFile) -> String {
+fn rebuild_state_json(todo: &TodoFile) -> String {
     if todo.entries.is_empty() {
         return state_file::BEGINNING.to_owned();
     }
     let mut projects: BTreeMap<TaskNumber, Value> = BTreeMap::new();
     for entry in todo.entries.iter().filter_map(|spot| todo.entry(spot)) {
-        let (status, unknown) = standing(&todo.text, Some(&entry), None);
+        let (status, unknown) = effective_status(&todo.text, Some(&entry), None);
         let status = status.map_or(unknown.unwrap_or_default(), |status| status.to_string());
         let mut project = json!({
             "project_number": entry.number, "project_name": slug(&entry.title), "type": "task",
@@ -300,7 +305,7 @@ fn rebuilt(todo: &TodoFile) -> String {
 /// Returns the effective status, or the unknown text in its place.
 ///
 /// A task without a status is not started; an unknown marker gives no status.
-fn standing(
+fn effective_status(
     text: &str,
     entry: Option<&TodoEntry>,
     project: Option<&StateProject>,

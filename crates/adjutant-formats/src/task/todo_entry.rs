@@ -140,9 +140,9 @@ impl TodoEntry {
                 {
                     // The value is free text, not a status: insert the marker before it.
                     let marker = format!("{} ", to.marker());
-                    return Splice::insert(range.start, spaced(text, range.start, &marker));
+                    return Splice::insert(range.start, with_space(text, range.start, &marker));
                 }
-                Splice::replace(range.clone(), spaced(text, range.start, to.marker()))
+                Splice::replace(range.clone(), with_space(text, range.start, to.marker()))
             }
             None => self.insert_line(text, &self.heading, "Status", to.marker()),
         }
@@ -152,7 +152,7 @@ impl TodoEntry {
     pub(super) fn set(&self, text: &str, name: &str, value: &str) -> Splice {
         match self.field(name) {
             Some(field) => {
-                Splice::replace(field.value.clone(), spaced(text, field.value.start, value))
+                Splice::replace(field.value.clone(), with_space(text, field.value.start, value))
             }
             None => {
                 let below = self.field("status").map_or(&self.heading, |field| &field.line);
@@ -170,7 +170,7 @@ impl TodoEntry {
     pub(super) fn add(&self, text: &str, name: &str, item: &str) -> Splice {
         match self.field(name) {
             Some(field) if is_nothing(&text[field.value.clone()]) => {
-                Splice::replace(field.value.clone(), spaced(text, field.value.start, item))
+                Splice::replace(field.value.clone(), with_space(text, field.value.start, item))
             }
             Some(field) => Splice::insert(field.value.end, format!(", {item}")),
             None => {
@@ -207,7 +207,7 @@ fn is_nothing(value: &str) -> bool {
 }
 
 /// Adds a space before a value that would touch the colon.
-fn spaced(text: &str, at: usize, value: &str) -> String {
+fn with_space(text: &str, at: usize, value: &str) -> String {
     let touches = text[..at].ends_with([':', '*']);
     if touches { format!(" {value}") } else { value.to_owned() }
 }

@@ -24,7 +24,7 @@ pub(super) struct TodoFile {
     next: Option<Range<usize>>,
 }
 
-/// The position of an entry.
+/// The lines of `TODO.md` that belong to one task.
 #[derive(Clone, Debug)]
 pub(super) struct TodoEntrySpan {
     pub(super) number: TaskNumber,

@@ -4,7 +4,7 @@ use adjutant_formats::contract::{
     ArtifactFileState, JudgedReturn, MetadataSource, OpenWord, Return, ReturnContract,
     ReturnMetadata, ReturnStatus, ReturnVerdict, unchecked, validate,
 };
-use adjutant_formats::{AgentName, Code, SessionId};
+use adjutant_formats::{AgentName, ErrorCode, SessionId};
 use serde_json::{Value, json};
 
 /// Seed 003, "Successful Research Completion".
@@ -189,7 +189,7 @@ fn the_three_examples_of_the_standard_satisfy_it() {
 }
 
 #[test]
-fn an_accepted_example_is_printed_as_it_came() {
+fn an_accepted_example_is_serialised_unchanged() {
     // Seed 003: our types spell every field the standard's way, in its order.
     for text in [RESEARCH, PARTIAL, FAILED] {
         let verdict = validate(text, &ReturnContract::default(), &unchecked);
@@ -202,7 +202,7 @@ fn an_accepted_example_is_printed_as_it_came() {
 }
 
 #[test]
-fn the_template_of_the_standard_is_no_return() {
+fn the_template_of_the_standard_is_not_a_valid_return() {
     insta::assert_snapshot!(check(FORMAT, &ReturnContract::default()), @r"
     invalid
     error VALIDATION_FAILED status: Invalid status: completed|failed|partial|blocked
@@ -236,7 +236,7 @@ const SKETCH: &str = r#"{
   "next_steps": "What user should do next"
 }"#;
 
-/// Seed 004, a line of its log: it has a status and is no return.
+/// Seed 004, a line of its log: it has a status but is not a return.
 const LOGGED: &str = r#"{
   "timestamp": "2026-01-20T10:35:22Z",
   "parent_story": "US-007",
@@ -247,7 +247,7 @@ const LOGGED: &str = r#"{
 }"#;
 
 #[test]
-fn what_looks_like_a_return_in_the_other_guides_is_none() {
+fn the_return_samples_of_the_other_guides_are_invalid() {
     insta::assert_snapshot!(check(SKETCH, &ReturnContract::default()), @r"
     invalid
     error VALIDATION_FAILED return: Return is not valid JSON
@@ -283,7 +283,7 @@ fn d24_an_error_without_a_code_as_seed_002_lists_it_is_accepted_with_a_warning()
     warn VALIDATION_FAILED errors[0].code: Missing code is taken as UNKNOWN_ERROR
     ");
     let returned = verdict.accepted().unwrap();
-    assert_eq!(returned.errors[0].code, OpenWord::Known(Code::UnknownError));
+    assert_eq!(returned.errors[0].code, OpenWord::Known(ErrorCode::UnknownError));
 }
 
 #[test]
@@ -315,7 +315,7 @@ fn metadata() -> ReturnMetadata {
 }
 
 #[test]
-fn what_the_engine_knows_replaces_what_a_model_claims() {
+fn known_metadata_replaces_the_claims_of_a_model() {
     let contract = ReturnContract {
         metadata: MetadataSource::Engine(metadata()),
         ..ReturnContract::default()
@@ -324,7 +324,7 @@ fn what_the_engine_knows_replaces_what_a_model_claims() {
     let returned = verdict.accepted().unwrap();
     assert_eq!(returned.metadata, metadata());
     assert_eq!(returned.status, ReturnStatus::Partial);
-    assert_eq!(returned.errors[0].code, OpenWord::Known(Code::Timeout));
+    assert_eq!(returned.errors[0].code, OpenWord::Known(ErrorCode::Timeout));
     insta::assert_snapshot!(check(BUILD_ERROR, &contract), @r"
     invalid
     error VALIDATION_FAILED metadata.session_id: Session ID mismatch: sess_20251226_abc123 != sess_1735460684_a1b2c3
@@ -334,7 +334,7 @@ fn what_the_engine_knows_replaces_what_a_model_claims() {
 }
 
 #[test]
-fn a_foreign_session_is_refused_in_the_words_of_requirement_34() {
+fn requirement_34_a_foreign_session_is_refused_with_the_prescribed_message() {
     let expected_session = session("sess_1735460684_a1b2c3");
     let contract = ReturnContract { expected_session, ..ReturnContract::default() };
     insta::assert_snapshot!(check(RESEARCH, &contract), @r"
@@ -344,7 +344,7 @@ fn a_foreign_session_is_refused_in_the_words_of_requirement_34() {
 }
 
 #[test]
-fn artifacts_that_are_not_there_are_named_with_their_code() {
+fn missing_artifacts_are_named_with_their_code() {
     // Requirement 35: "phantom research" is what happens otherwise.
     let facts = |path: &str| match path.ends_with("research-001.md") {
         true => ArtifactFileState::Missing,
@@ -358,7 +358,7 @@ fn artifacts_that_are_not_there_are_named_with_their_code() {
 }
 
 #[test]
-fn a_verdict_is_printed_as_validate_prints_it() {
+fn a_verdict_serialises_to_the_output_of_validate() {
     let verdict = validate("[]", &ReturnContract::default(), &unchecked);
     assert_eq!(
         serde_json::to_value(&verdict).unwrap(),
@@ -378,14 +378,14 @@ fn a_verdict_is_printed_as_validate_prints_it() {
 }
 
 #[test]
-fn requirement_35_a_refused_return_is_kept_as_it_came() {
+fn requirement_35_a_refused_return_is_kept_unchanged() {
     let sent = json!({"status": "done", "key_findings": ["a"], "project_number": 7});
     let verdict = validate(&sent, &ReturnContract::default(), &unchecked);
     assert_eq!(verdict.returned, Some(JudgedReturn::Original(sent)));
 }
 
 #[test]
-fn requirement_37_an_old_return_is_migrated_and_says_so() {
+fn requirement_37_an_old_return_is_migrated_with_a_warning() {
     let mut old: Value = serde_json::from_str(RESEARCH).unwrap();
     let object = old.as_object_mut().unwrap();
     object.remove("summary");
@@ -395,7 +395,7 @@ fn requirement_37_an_old_return_is_migrated_and_says_so() {
     insta::assert_snapshot!(shown(&verdict), @r"
     valid
     warn VALIDATION_FAILED key_findings: Old field is used as the summary
-    warn VALIDATION_FAILED project_number: Old field is dropped: the first artifact path says 195 as well
+    warn VALIDATION_FAILED project_number: Old field is dropped; the path of the first artifact has the same number, 195
     ");
     assert_eq!(verdict.accepted().unwrap().summary, "All three have APIs. REST is first.");
 }

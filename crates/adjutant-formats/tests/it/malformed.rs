@@ -1,4 +1,4 @@
-//! Returns as models get them wrong, one per line of `malformed/returns.jsonl`, and what is said of
+//! Malformed returns, one per line of `malformed/returns.jsonl`, and the complaints about
 //! each.
 //!
 //! A case is a `text`, in which `@SOUND` stands for a return without fault and `@METADATA` for its
@@ -12,7 +12,7 @@ use adjutant_formats::contract::{
     ArtifactFileState, JudgedReturn, MetadataSource, RequiredArtifacts, ReturnContract,
     ReturnMetadata, ReturnVerdict, repair_message, validate,
 };
-use adjutant_formats::{AgentName, Code, SessionId};
+use adjutant_formats::{AgentName, ErrorCode, SessionId};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -116,7 +116,7 @@ fn complaints(verdict: &ReturnVerdict) -> Vec<String> {
         .into_iter()
         .flat_map(|(word, list)| list.iter().map(move |it| (word, it)))
         .map(|(word, it)| match it.code {
-            Code::ValidationFailed => format!("{word} {}", it.field),
+            ErrorCode::ValidationFailed => format!("{word} {}", it.field),
             code => format!("{word} {code} {}", it.field),
         })
         .collect();
@@ -124,7 +124,7 @@ fn complaints(verdict: &ReturnVerdict) -> Vec<String> {
     lines
 }
 
-/// What holds of every verdict, whatever was sent.
+/// What holds for every verdict.
 fn holds(case: &str, text: &str, verdict: &ReturnVerdict) {
     assert_eq!(verdict.valid, verdict.errors.is_empty(), "{case}");
     assert_eq!(verdict.valid, verdict.accepted().is_some(), "{case}");
@@ -137,14 +137,14 @@ fn holds(case: &str, text: &str, verdict: &ReturnVerdict) {
         assert!(sent.is_none_or(|sent| sent == *original), "{case}: it is kept otherwise");
     }
     if !verdict.valid {
-        // The model is told of the first of them in any case.
+        // The model gets the first of them in any case.
         let told = repair_message(verdict);
         assert!(told.contains(&verdict.errors[0].message), "{case}: {told}");
     }
 }
 
 #[test]
-fn each_bad_return_is_met_with_exactly_these_complaints() {
+fn each_malformed_return_gets_exactly_its_listed_complaints() {
     let cases: Vec<Case> = CASES.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let names: std::collections::BTreeSet<&str> =
         cases.iter().map(|case| case.case.as_str()).collect();
@@ -166,7 +166,7 @@ fn each_bad_return_is_met_with_exactly_these_complaints() {
 }
 
 #[test]
-fn returns_of_any_size_are_judged_and_answered_shortly() {
+fn returns_of_any_size_get_a_short_verdict() {
     let deep = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
     let of_summary = |text: &str| {
         let mut value = sound();

@@ -3,11 +3,12 @@
 
 pub(crate) mod form_file;
 pub(crate) mod page;
+pub(crate) mod patches;
 mod render;
 pub(crate) mod root_summary;
 pub(crate) mod sizes;
 
 pub(crate) use render::{
-    AnswerForm, approval_instructions, of_cancel, of_failure, of_list, of_run, of_start, of_status,
-    of_validation, run_status_json, state, title,
+    AnswerForm, MergeStep, approval_instructions, merge_text, of_cancel, of_diff, of_failure,
+    of_list, of_merge, of_run, of_start, of_status, of_validation, run_status_json, state, title,
 };

@@ -5,7 +5,7 @@ use std::mem;
 /// Bytes reserved for the note at the end of a page.
 const NOTE_BYTES: usize = 256;
 
-/// A page that is being filled.
+/// One page of a resource: collects text from an offset until the page is full.
 pub(crate) struct ResourcePage {
     /// The offset in the text at which the page starts.
     offset: usize,

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use adjutant_engine::results::KeptResults;
-use adjutant_view::results::{command_end, command_head, ends, root_end, synthesis};
+use adjutant_view::results::{command_end, command_head, root_end, start_and_end, synthesis};
 use adjutant_view::sanitize;
 use adjutant_view::story::{StoryReport, render};
 use serde_json::{Value, json};
@@ -73,7 +73,7 @@ impl RootSummary {
     /// Adds the summary to an answer's data, each text cut to `room` bytes.
     pub(crate) fn add_to(&self, data: &mut Value, room: usize) {
         if let Some(synthesis) = &self.synthesis {
-            data["synthesis"] = json!(ends(synthesis, room));
+            data["synthesis"] = json!(start_and_end(synthesis, room));
         }
         if let Some(story) = &self.story {
             let mut story = story.clone();

@@ -4,7 +4,7 @@
 //! cuts them itself, and says what is missing and where to find it.
 
 use adjutant_view::layout::excerpt;
-use adjutant_view::results::ends;
+use adjutant_view::results::start_and_end;
 use adjutant_view::sanitize;
 use rmcp::RoleServer;
 use rmcp::model::{CallToolResult, ContentBlock, Resource};
@@ -70,7 +70,7 @@ const PROBLEM_BYTES: usize = 2_000;
 
 /// Shortens an error message to a readable length.
 pub(crate) fn shorten_error(problem: &str) -> String {
-    ends(problem, PROBLEM_BYTES)
+    start_and_end(problem, PROBLEM_BYTES)
 }
 
 /// The string limit of the first attempt to shorten data.
@@ -93,7 +93,7 @@ pub(crate) fn shorten_to_fit(data: &Value, fits: impl Fn(&Value) -> bool) -> Val
 fn shorten(data: &mut Value, longest: usize) {
     let most = longest / 16;
     match data {
-        Value::String(text) if text.len() > longest => *text = ends(text, longest),
+        Value::String(text) if text.len() > longest => *text = start_and_end(text, longest),
         Value::Array(all) => {
             all.truncate(most);
             all.iter_mut().for_each(|it| shorten(it, longest));
@@ -127,4 +127,13 @@ pub(crate) fn resource_links(
             .with_mime_type(resources::PLAIN)
     });
     std::iter::once(whole).chain(transcripts).map(ContentBlock::resource_link).collect()
+}
+
+/// Returns a link to the patches of a run.
+pub(crate) fn patch_link(snapshot: &RunSnapshot) -> ContentBlock {
+    let run = snapshot.files.id();
+    let patch = Resource::new(resources::uri(run, ResourceKind::Patch), format!("{run}/patch"))
+        .with_title("The whole patch")
+        .with_mime_type(resources::DIFF);
+    ContentBlock::resource_link(patch)
 }

@@ -15,14 +15,15 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::{OpenQuestion, UnansweredReason};
+use super::{OpenQuestion, RejectedAnswerReason};
 
 /// The width of the question in columns; clients show the text unchanged.
 const COLUMNS: usize = 80;
 
-/// The form's only field, and its two values.
+/// The form's only field, and its values: one of the first two, and `refuse`.
 const ANSWER: &str = "answer";
 const START: &str = "start";
+const MERGE: &str = "merge";
 const REFUSE: &str = "refuse";
 
 /// A person's answer: yes, or no with a reason.
@@ -44,8 +45,8 @@ pub(crate) struct QuestionTracker {
 struct QuestionNotes {
     /// When the client was first shown the question as part of a task.
     shown: Option<Instant>,
-    /// Why the question moved to the inbox although the client was asked.
-    left_open: Option<UnansweredReason>,
+    /// Why the client's response did not count. The question then waits in the inbox, and this client is not asked again.
+    left_open: Option<RejectedAnswerReason>,
 }
 
 impl QuestionTracker {
@@ -71,7 +72,7 @@ impl QuestionTracker {
     }
 
     /// Moves a question to the inbox: this client is not asked again.
-    pub(crate) fn leave_open(&self, run: RunId, hash: &str, why: UnansweredReason) {
+    pub(crate) fn leave_open(&self, run: RunId, hash: &str, why: RejectedAnswerReason) {
         self.note(run, hash, |question| question.left_open = Some(why));
     }
 
@@ -106,20 +107,20 @@ impl QuestionTracker {
     }
 
     /// Claims the right to ask a question. Returns `None` if it is already being asked.
-    pub(crate) fn claim(&self, hash: &str) -> Option<AskClaim> {
+    pub(crate) fn claim(&self, hash: &str) -> Option<QuestionClaim> {
         let mut out = self.being_asked.lock().unwrap_or_else(PoisonError::into_inner);
         out.insert(hash.to_owned())
-            .then(|| AskClaim { tracker: self.clone(), hash: hash.to_owned() })
+            .then(|| QuestionClaim { tracker: self.clone(), hash: hash.to_owned() })
     }
 }
 
 /// The right to ask a question, held until this is dropped.
-pub(crate) struct AskClaim {
+pub(crate) struct QuestionClaim {
     tracker: QuestionTracker,
     hash: String,
 }
 
-impl Drop for AskClaim {
+impl Drop for QuestionClaim {
     fn drop(&mut self) {
         self.tracker.being_asked.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.hash);
     }
@@ -145,7 +146,17 @@ pub(crate) fn question_form(asking: &OpenQuestion, root: &str) -> ElicitRequestP
         adjutant_view::sanitize::line(root),
         asking.details.text(COLUMNS)
     );
-    let choice = EnumSchema::builder(vec![START.to_owned(), REFUSE.to_owned()]).untitled();
+    form(&message, title, START)
+}
+
+/// Returns the form that asks whether results may be merged.
+pub(crate) fn merge_form(message: &str) -> ElicitRequestParams {
+    form(message, "Merge into your files?", MERGE)
+}
+
+/// Returns a form with one field, whose values are `yes` and `refuse`.
+fn form(message: &str, title: &'static str, yes: &str) -> ElicitRequestParams {
+    let choice = EnumSchema::builder(vec![yes.to_owned(), REFUSE.to_owned()]).untitled();
     let choice = choice.title(title).build();
     let properties = ElicitationSchema::builder().required_enum_schema(ANSWER, choice);
     ElicitRequestParams::FormElicitationParams {
@@ -157,11 +168,20 @@ pub(crate) fn question_form(asking: &OpenQuestion, root: &str) -> ElicitRequestP
 
 /// Reads the reply to a form: `None` if it was dismissed, otherwise yes or no.
 pub(crate) fn person_answer(result: &ElicitResult) -> Option<PersonAnswer> {
+    answer_in(result, START)
+}
+
+/// Like [`person_answer`], for the form that asks about a merge.
+pub(crate) fn merge_answer(result: &ElicitResult) -> Option<PersonAnswer> {
+    answer_in(result, MERGE)
+}
+
+fn answer_in(result: &ElicitResult, yes: &str) -> Option<PersonAnswer> {
     if result.action == ElicitationAction::Cancel {
         return None;
     }
     let said = result.content.as_ref().and_then(|content| content.get(ANSWER));
-    let is_yes = said.and_then(Value::as_str) == Some(START);
+    let is_yes = said.and_then(Value::as_str) == Some(yes);
     if result.action == ElicitationAction::Accept && is_yes {
         return Some(Ok(()));
     }
@@ -247,14 +267,14 @@ mod tests {
         let mut open = [asking("dismissed"), asking("shown")];
         for run in [run('1'), run('2')] {
             tracker.show(run, "shown");
-            tracker.leave_open(run, "dismissed", UnansweredReason::NotAPerson);
+            tracker.leave_open(run, "dismissed", RejectedAnswerReason::NotAPerson);
             tracker.leave_open(
                 run,
                 "answered",
-                UnansweredReason::NotTaken("it does not answer".into()),
+                RejectedAnswerReason::NotTaken("it does not answer".into()),
             );
             tracker.mark(run, &mut open);
-            assert_eq!(open[0].left_open, Some(UnansweredReason::NotAPerson));
+            assert_eq!(open[0].left_open, Some(RejectedAnswerReason::NotAPerson));
             assert_eq!(open[1].left_open, None);
             assert!(tracker.shown_at(run, "shown").is_some());
             assert_eq!(tracker.open()[&run].len(), 2, "one of them was answered");

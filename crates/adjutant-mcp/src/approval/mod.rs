@@ -7,12 +7,13 @@
 //! Start at `QuestionRelay::follow`. Invariant: no tool call can carry an answer; answers come from the
 //! client's reply to a question of this server, or from a terminal.
 
-mod ask;
+pub(crate) mod ask;
 mod mode;
 mod open_question;
 mod relay;
 pub(crate) mod rounds;
 
-pub use mode::ApprovalMode;
-pub(crate) use open_question::{OpenQuestion, UnansweredReason};
+pub(crate) use ask::{PersonAnswer, SentQuestion};
+pub use mode::{ApprovalMode, MergeApproval};
+pub(crate) use open_question::{OpenQuestion, RejectedAnswerReason};
 pub(crate) use relay::{AskOutcome, QuestionRelay};

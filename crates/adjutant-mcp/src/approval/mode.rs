@@ -18,6 +18,52 @@ pub enum ApprovalMode {
     AutoBelow(Usd),
 }
 
+/// Who approves that results are merged into the user's files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MergeApproval {
+    /// A person, for each merge.
+    Asked,
+    /// No one; merges through clients are refused.
+    Denied,
+    /// No one; the person's own configuration allows every merge.
+    Unasked,
+}
+
+impl ApprovalMode {
+    /// Returns the mode for runs that write, given the mode that the server passes on and the person's own configuration.
+    ///
+    /// A project's file for a client can contain flags of the server, so the server's mode can only narrow what the
+    /// person configured: nothing starts unasked without `write_unasked`, and never beyond the person's own amount.
+    #[must_use]
+    pub fn for_writers(self, own: Self, is_unasked_allowed: bool) -> Self {
+        match (self, own) {
+            (Self::Deny, _) | (_, Self::Deny) => Self::Deny,
+            (Self::AutoBelow(flag), Self::AutoBelow(own)) if is_unasked_allowed => {
+                Self::AutoBelow(flag.min(own))
+            }
+            (Self::Inbox | Self::AutoBelow(_), Self::Inbox | Self::AutoBelow(_)) => Self::Inbox,
+        }
+    }
+
+    /// Returns who approves merges, given the server's mode, the person's own mode, and whether the person's own
+    /// config.toml has `merge_unasked`. Flags of the server only narrow it.
+    #[must_use]
+    pub fn for_merges(self, own: Self, is_unasked_allowed: bool) -> MergeApproval {
+        match (self, own) {
+            (Self::Deny, _) | (_, Self::Deny) => MergeApproval::Denied,
+            // `inbox` as a flag, where the person's own mode starts calls unasked, asks about everything.
+            (Self::Inbox, Self::AutoBelow(_)) => MergeApproval::Asked,
+            (Self::Inbox, Self::Inbox) | (Self::AutoBelow(_), Self::Inbox | Self::AutoBelow(_)) => {
+                if is_unasked_allowed {
+                    MergeApproval::Unasked
+                } else {
+                    MergeApproval::Asked
+                }
+            }
+        }
+    }
+}
+
 const EXPECTED: &str = "inbox, deny or auto-below USD, such as auto-below 0.50";
 
 impl FromStr for ApprovalMode {
@@ -59,6 +105,40 @@ mod tests {
             assert_eq!(text.parse::<ApprovalMode>().unwrap().to_string(), text);
         }
         assert_eq!("auto-below $0.50".parse(), "auto-below 0.5".parse::<ApprovalMode>());
+    }
+
+    #[test]
+    fn flags_of_the_server_only_narrow_what_starts_writers_unasked() {
+        let mode = |text: &str| text.parse::<ApprovalMode>().unwrap();
+        for (server, own, is_allowed, expected) in [
+            ("auto-below 1", "auto-below 1", true, "auto-below 1"),
+            ("auto-below 9", "auto-below 1", true, "auto-below 1"),
+            ("auto-below 1", "auto-below 9", true, "auto-below 1"),
+            ("auto-below 1", "auto-below 1", false, "inbox"),
+            ("auto-below 9", "inbox", true, "inbox"),
+            ("inbox", "auto-below 9", true, "inbox"),
+            ("auto-below 9", "deny", true, "deny"),
+            ("deny", "auto-below 9", true, "deny"),
+        ] {
+            let found = mode(server).for_writers(mode(own), is_allowed);
+            assert_eq!(found, mode(expected), "{server}, {own}, {is_allowed}");
+        }
+    }
+
+    #[test]
+    fn flags_of_the_server_only_narrow_what_is_merged_unasked() {
+        let mode = |text: &str| text.parse::<ApprovalMode>().unwrap();
+        for (server, own, is_allowed, expected) in [
+            ("inbox", "inbox", true, MergeApproval::Unasked),
+            ("auto-below 1", "auto-below 1", true, MergeApproval::Unasked),
+            ("auto-below 9", "inbox", false, MergeApproval::Asked),
+            ("inbox", "auto-below 1", true, MergeApproval::Asked),
+            ("deny", "inbox", true, MergeApproval::Denied),
+            ("auto-below 9", "deny", true, MergeApproval::Denied),
+        ] {
+            let found = mode(server).for_merges(mode(own), is_allowed);
+            assert_eq!(found, expected, "{server}, {own}, {is_allowed}");
+        }
     }
 
     #[test]

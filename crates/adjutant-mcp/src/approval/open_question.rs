@@ -10,7 +10,7 @@ use adjutant_view::approval::ApprovalQuestion;
 
 /// Why a question that the client was asked is still open and waits in the inbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum UnansweredReason {
+pub(crate) enum RejectedAnswerReason {
     /// The form was dismissed, or answered faster than a person can read it.
     NotAPerson,
     /// The run did not accept the answer, for this reason.
@@ -32,7 +32,7 @@ pub(crate) struct OpenQuestion {
     /// How long the question will stay open, in milliseconds.
     pub(crate) left_ms: u64,
     /// Why it waits in the inbox although the client was asked. `None` if the client was not asked.
-    pub(crate) left_open: Option<UnansweredReason>,
+    pub(crate) left_open: Option<RejectedAnswerReason>,
 }
 
 impl OpenQuestion {
@@ -52,6 +52,7 @@ impl OpenQuestion {
             let lacking =
                 prd.filter(|_| is_about_whole_run).map(|prd| registry.lacking_consents(prd));
             let question = ApprovalQuestion::of_call(policy, admitted, open.parent, open.call);
+            let question = question.with_commands_see(view.commands_see());
             let left_ms = open.expires.as_millis().saturating_sub(now.as_millis());
             Self {
                 hash: open.hash.clone(),

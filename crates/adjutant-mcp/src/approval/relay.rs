@@ -15,8 +15,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::ask::{self, PersonAnswer, QuestionTracker, SentQuestion};
-use super::rounds::{CallRound, QuestionSeals};
-use super::{OpenQuestion, UnansweredReason};
+use super::rounds::{AskedQuestion, CallRound, QuestionSeals};
+use super::{OpenQuestion, RejectedAnswerReason};
 use crate::ServerSetup;
 use crate::client_call::{Cancellation, ClientCall};
 use crate::runs::wait::{RunWaiter, WaitFor, WaitOutcome};
@@ -73,6 +73,15 @@ impl QuestionRelay {
         request: &CallToolRequestParams,
     ) -> Result<CallRound, String> {
         self.seals.open_round(name, request, wall_now())
+    }
+
+    /// Returns a question as the answer to a call.
+    pub(crate) fn seal(
+        &self,
+        asked: AskedQuestion<'_>,
+        round: &CallRound,
+    ) -> Result<InputRequiredResult, String> {
+        self.seals.seal(asked, round, wall_now())
     }
 
     /// Records that a call was given a run, so that this server may ask the run's questions.
@@ -163,7 +172,9 @@ impl QuestionRelay {
         let has_rounds =
             context.protocol_version().is_some_and(|it| it >= ProtocolVersion::V_2026_07_28);
         if has_rounds && self.can_ask(context) {
-            let question = self.seals.seal_question(asking, run, &root, &call.round, wall_now())?;
+            let form = ask::question_form(asking, &root);
+            let asked = AskedQuestion { run, hash: &asking.hash, left_ms: asking.left_ms, form };
+            let question = self.seal(asked, &call.round)?;
             return Ok(AskOutcome::AnswerWith(Box::new(question)));
         }
         let claim = self.tracker.claim(&asking.hash).filter(|_| self.can_ask(context));
@@ -238,7 +249,7 @@ impl QuestionRelay {
         verdict: Option<PersonAnswer>,
         after: Duration,
     ) -> Result<AskOutcome, String> {
-        let mut why = UnansweredReason::NotAPerson;
+        let mut why = RejectedAnswerReason::NotAPerson;
         if let Some(verdict) = verdict {
             let (runs, bound) = (self.runs.clone(), hash.to_owned());
             let decide = move || runs.decide(run, &bound, verdict, after);

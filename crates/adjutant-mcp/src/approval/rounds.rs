@@ -12,15 +12,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use adjutant_engine::{open_private, open_private_existing};
+use adjutant_engine::{MergeQuestion, open_private, open_private_existing};
 use rmcp::model::{
-    CallToolRequestParams, ElicitRequest, ElicitResult, InputRequest, InputRequests,
-    InputRequiredResult, RequestStateCodec, SealOptions,
+    CallToolRequestParams, ElicitRequest, ElicitRequestParams, ElicitResult, InputRequest,
+    InputRequests, InputRequiredResult, RequestStateCodec, SealOptions,
 };
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
-use super::OpenQuestion;
 use super::ask::{self, PersonAnswer};
 
 /// The key of the question in `inputRequests`.
@@ -32,7 +31,7 @@ const FOLDER: &str = "approvals";
 const FILE: &str = "seal";
 const KEY_BYTES: usize = RequestStateCodec::MIN_KEY_LENGTH;
 
-/// The sealed state.
+/// What `requestState` contains: the question that a client was sent, and when.
 #[derive(Serialize, Deserialize)]
 struct SealedQuestion {
     run: String,
@@ -42,10 +41,21 @@ struct SealedQuestion {
     asked_ms: u64,
 }
 
+/// A question that a call is answered with.
+pub(crate) struct AskedQuestion<'a> {
+    /// The run that asks, or the run or session whose results would be merged.
+    pub(crate) run: &'a str,
+    /// The hash of the question.
+    pub(crate) hash: &'a str,
+    /// For how many more milliseconds it is open.
+    pub(crate) left_ms: u64,
+    pub(crate) form: ElicitRequestParams,
+}
+
 /// The answer to a question that a repeated call brings.
 #[derive(Clone, Debug)]
 pub(crate) struct ReturnedAnswer {
-    /// The run that asked.
+    /// The run that asked, or the run or session whose results would be merged.
     pub(crate) run: String,
     /// The hash of the call that the question is about.
     pub(crate) hash: String,
@@ -78,22 +88,21 @@ impl QuestionSeals {
     }
 
     /// Returns the question as the answer to a call. `now_ms` is the time since 1970 in milliseconds.
-    pub(crate) fn seal_question(
+    pub(crate) fn seal(
         &self,
-        asking: &OpenQuestion,
-        run: &str,
-        root: &str,
+        asked: AskedQuestion<'_>,
         round: &CallRound,
         now_ms: u64,
     ) -> Result<InputRequiredResult, String> {
-        let sealed =
-            SealedQuestion { run: run.to_owned(), hash: asking.hash.clone(), asked_ms: now_ms };
+        let (run, hash) = (asked.run.to_owned(), asked.hash.to_owned());
+        let sealed = SealedQuestion { run, hash, asked_ms: now_ms };
         let options = SealOptions::new()
             .associated_data(round.call.as_bytes())
-            .ttl(Duration::from_millis(asking.left_ms));
+            .ttl(Duration::from_millis(asked.left_ms));
         let state = self.codec.seal_json_with(&sealed, &options);
-        let state = state.map_err(|error| format!("the question cannot be sealed: {error}"))?;
-        let form = ElicitRequest::new(ask::question_form(asking, root));
+        let state = state
+            .map_err(|error| format!("cannot create the requestState of the question: {error}"))?;
+        let form = ElicitRequest::new(asked.form);
         let requests = InputRequests::from([(QUESTION.into(), InputRequest::Elicitation(form))]);
         Ok(InputRequiredResult::new(Some(requests), Some(state)))
     }
@@ -119,10 +128,12 @@ impl QuestionSeals {
         let Some(said) = said else { return Ok(CallRound { call, answered: None }) };
         let said: ElicitResult = serde_json::from_value(said.clone())
             .map_err(|error| format!("inputResponses: `{QUESTION}`: {error}"))?;
+        let is_merge = MergeQuestion::parse(&sealed.hash).is_some();
+        let verdict = if is_merge { ask::merge_answer(&said) } else { ask::person_answer(&said) };
         let answered = ReturnedAnswer {
             run: sealed.run,
             hash: sealed.hash,
-            verdict: ask::person_answer(&said),
+            verdict,
             // If the clock was set back, the time is zero and the question stays open, which is safe.
             after: Duration::from_millis(now_ms.saturating_sub(sealed.asked_ms)),
         };

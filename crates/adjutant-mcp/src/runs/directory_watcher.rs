@@ -106,7 +106,7 @@ impl InotifyWatches {
     }
 }
 
-/// A watched directory.
+/// Wakes its owner when a directory changes, and shortly after once more; without inotify it polls.
 pub(crate) struct DirectorySubscription {
     watch: Option<(Arc<InotifyWatches>, i32, watch::Receiver<()>)>,
     looks_again: bool,

@@ -4,16 +4,16 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use adjutant_core::{Code, Outcome, RunId, SessionId, Timestamp};
+use adjutant_core::{ErrorCode, Outcome, RunId, SessionId, Timestamp};
 use adjutant_engine::{
     Archive, CancelOutcome, ControlError, Expiry, JournalFollower, RunFiles, RunLiveness, wall_now,
 };
 use adjutant_view::approval::is_asked_about;
 use adjutant_view::status::{ContentRetention, ObservedRun};
-use adjutant_view::{Liveness, RunView, TimedEvent};
+use adjutant_view::{ProcessLiveness, RunView, TimedEvent};
 
 use crate::answer::sizes::quoted;
-use crate::approval::{OpenQuestion, UnansweredReason};
+use crate::approval::{OpenQuestion, RejectedAnswerReason};
 use crate::runs::directory_watcher::{DirectorySubscription, DirectoryWatcher};
 use crate::runs::listing::TreeMembership;
 use crate::runs::owner::RunOwner;
@@ -44,7 +44,7 @@ pub(crate) struct RunSnapshot {
     /// The run's events, folded.
     pub(crate) view: RunView,
     /// Whether a process is executing the run.
-    pub(crate) liveness: Liveness,
+    pub(crate) liveness: ProcessLiveness,
     /// The delegation that was asked about, if the id was that of a session.
     pub(crate) session: Option<SessionId>,
     /// The open questions of the run.
@@ -53,7 +53,7 @@ pub(crate) struct RunSnapshot {
 
 impl RunSnapshot {
     /// Returns what the views need to render the run. Recommended commands start with `program`.
-    pub(crate) fn look<'a>(&'a self, program: &'a str) -> ObservedRun<'a> {
+    pub(crate) fn observed<'a>(&'a self, program: &'a str) -> ObservedRun<'a> {
         let content = match self.files.expiry() {
             Expiry::Kept => ContentRetention::Kept,
             Expiry::Expired => ContentRetention::Expired,
@@ -73,10 +73,10 @@ impl RunSnapshot {
     }
 }
 
-fn is_over(view: &RunView, liveness: Liveness, session: Option<SessionId>) -> bool {
+fn is_over(view: &RunView, liveness: ProcessLiveness, session: Option<SessionId>) -> bool {
     let one = session.and_then(|session| view.delegation(session));
     let has_ended = one.is_some_and(|one| !one.state.is_live());
-    has_ended || view.outcome().is_some() || liveness == Liveness::Dead
+    has_ended || view.outcome().is_some() || liveness == ProcessLiveness::Dead
 }
 
 /// Returns the current time on the run's own clock: the time of the last record plus the time since.
@@ -180,7 +180,7 @@ impl VisibleRuns {
         }
         let registry = self.archive.registry();
         let mut open_questions = OpenQuestion::all(&view, &admitted, now(&files, &view), registry);
-        if liveness == Liveness::Dead {
+        if liveness == ProcessLiveness::Dead {
             view.close_open_calls();
             // No process would receive the answer.
             open_questions.clear();
@@ -204,7 +204,10 @@ impl VisibleRuns {
         let is_cut_short = snapshot.view.delegations().any(|it| {
             let code = it.reason.as_ref().map(|reason| reason.code);
             code.is_some_and(|code| {
-                matches!(code, Code::ApprovalDenied | Code::Cancelled | Code::Interrupted)
+                matches!(
+                    code,
+                    ErrorCode::ApprovalDenied | ErrorCode::Cancelled | ErrorCode::Interrupted
+                )
             })
         });
         let has_answer = match snapshot.view.outcome() {
@@ -252,17 +255,17 @@ impl VisibleRuns {
         hash: &str,
         verdict: Result<(), String>,
         after: Duration,
-    ) -> Result<(), UnansweredReason> {
-        let (files, _) = self.find(&run.to_string()).map_err(UnansweredReason::NotTaken)?;
+    ) -> Result<(), RejectedAnswerReason> {
+        let (files, _) = self.find(&run.to_string()).map_err(RejectedAnswerReason::NotTaken)?;
         let after_ms = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
         files.decide(hash, verdict, Some(after_ms)).map_err(|error| {
             // For an open question, the run uses this code only if the answer came too fast.
             let is_too_fast =
-                matches!(&error, ControlError::Refused(it) if it.code == Code::ApprovalDenied);
+                matches!(&error, ControlError::Refused(it) if it.code == ErrorCode::ApprovalDenied);
             if is_too_fast {
-                UnansweredReason::NotAPerson
+                RejectedAnswerReason::NotAPerson
             } else {
-                UnansweredReason::NotTaken(error_chain(&error))
+                RejectedAnswerReason::NotTaken(error_chain(&error))
             }
         })
     }
@@ -287,7 +290,7 @@ pub(crate) struct WatchTick {
     pub(crate) is_over: bool,
 }
 
-/// A run that is being watched.
+/// Follows the journal of a run, and learns of changes in its directory.
 pub(crate) struct RunWatch {
     // A std mutex: held while a blocking thread reads files and for short reads; never across an await.
     followed: Arc<Mutex<FollowedRun>>,
@@ -296,9 +299,9 @@ pub(crate) struct RunWatch {
 
 impl RunWatch {
     /// Reads new records on a thread that may block.
-    pub(crate) async fn look(&mut self) -> Result<WatchTick, String> {
+    pub(crate) async fn check(&mut self) -> Result<WatchTick, String> {
         let followed = Arc::clone(&self.followed);
-        let look = move || followed.lock().unwrap_or_else(PoisonError::into_inner).look();
+        let look = move || followed.lock().unwrap_or_else(PoisonError::into_inner).check_blocking();
         tokio::task::spawn_blocking(look).await.map_err(|error| error_chain(&error))?
     }
 
@@ -320,11 +323,11 @@ pub(crate) struct FollowedRun {
     /// The run's events, folded, without texts.
     pub(crate) view: RunView,
     follow: JournalFollower,
-    liveness: Liveness,
+    liveness: ProcessLiveness,
 }
 
 impl FollowedRun {
-    fn look(&mut self) -> Result<WatchTick, String> {
+    fn check_blocking(&mut self) -> Result<WatchTick, String> {
         self.liveness = liveness(&self.files)?;
         let view = &mut self.view;
         let more = self.follow.read_new(|record| {
@@ -344,10 +347,10 @@ fn is_dead(files: &RunFiles) -> bool {
     matches!(files.liveness(), Ok(RunLiveness::Dead))
 }
 
-fn liveness(files: &RunFiles) -> Result<Liveness, String> {
+fn liveness(files: &RunFiles) -> Result<ProcessLiveness, String> {
     Ok(match files.liveness().map_err(|error| error_chain(&error))? {
-        RunLiveness::Live { .. } => Liveness::Alive,
-        RunLiveness::Dead => Liveness::Dead,
+        RunLiveness::Live { .. } => ProcessLiveness::Alive,
+        RunLiveness::Dead => ProcessLiveness::Dead,
     })
 }
 

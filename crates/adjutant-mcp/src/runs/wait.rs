@@ -97,11 +97,11 @@ impl RunWaiter {
         what: WaitFor<'_>,
         call: &mut ClientCall<'_>,
     ) -> Result<WaitOutcome, String> {
-        let mut abandoned = std::pin::pin!(call.abandoned());
+        let mut abandoned = std::pin::pin!(call.wait_until_abandoned());
         let mut closing = self.closing.clone();
         let mut is_due = true;
         loop {
-            let looked = run.look().await?;
+            let looked = run.check().await?;
             let is_met = what.is_met(&run.known().view);
             if looked.is_over || is_met {
                 return Ok(WaitOutcome::Over);
@@ -114,7 +114,7 @@ impl RunWaiter {
             let due = call.progress.due();
             tokio::select! {
                 () = run.changed() => {}
-                () = call.progress.sent() => {}
+                () = call.progress.wait_until_sent() => {}
                 () = tokio::time::sleep_until(due) => is_due = true,
                 () = tokio::time::sleep_until(call.until) => return Ok(WaitOutcome::Detached),
                 _ = closing.wait_for(|is_closing| *is_closing) => return Ok(WaitOutcome::Detached),
@@ -134,7 +134,7 @@ impl RunWaiter {
         message: &str,
         call: &mut ClientCall<'_>,
     ) -> Result<T, WaitOutcome> {
-        let mut abandoned = std::pin::pin!(call.abandoned());
+        let mut abandoned = std::pin::pin!(call.wait_until_abandoned());
         let mut closing = self.closing.clone();
         let mut is_due = false;
         let done = loop {
@@ -143,7 +143,7 @@ impl RunWaiter {
             let due = call.progress.due();
             tokio::select! {
                 done = &mut *work => break Ok(done),
-                () = call.progress.sent() => {}
+                () = call.progress.wait_until_sent() => {}
                 () = tokio::time::sleep_until(due) => is_due = true,
                 () = tokio::time::sleep_until(call.until) => break Err(WaitOutcome::Detached),
                 _ = closing.wait_for(|is_closing| *is_closing) => break Err(WaitOutcome::Detached),
@@ -208,7 +208,7 @@ impl ProgressReporter {
     }
 
     /// Waits until the current message is sent; forever if there is none.
-    pub(crate) async fn sent(&mut self) {
+    pub(crate) async fn wait_until_sent(&mut self) {
         match &mut self.sending {
             Some(sending) => sending.await,
             None => std::future::pending().await,
@@ -220,7 +220,7 @@ impl ProgressReporter {
     /// that does not read may still see it late.
     pub(crate) async fn finish_sending(&mut self) {
         if self.sending.is_some() {
-            let _ = tokio::time::timeout(SEND_TIMEOUT, self.sent()).await;
+            let _ = tokio::time::timeout(SEND_TIMEOUT, self.wait_until_sent()).await;
         }
     }
 }

@@ -62,7 +62,7 @@ impl CallRegistry {
     /// Returns the run that the registry has for a call.
     pub(crate) async fn run_of(&self, call: &CallKey) -> Result<Option<RunId>, String> {
         let (registry, call) = (self.registry.clone(), call.clone());
-        let known = run_blocking(move || registry.look()).await?.map_err(unavailable)?;
+        let known = run_blocking(move || registry.read_unlocked()).await?.map_err(unavailable)?;
         Ok(known.call(&call).map(|record| record.run))
     }
 
@@ -104,7 +104,7 @@ impl CallRegistry {
     /// first.
     ///
     /// Returns `None` if the registry is unavailable: the call then waits without being registered.
-    pub(crate) async fn register_waiter(&self, run: RunId) -> Option<CallHold> {
+    pub(crate) async fn register_waiter(&self, run: RunId) -> Option<RunHoldGuard> {
         let until = Instant::now() + CANCEL_TIMEOUT;
         loop {
             let registry = self.registry.clone();
@@ -115,7 +115,7 @@ impl CallRegistry {
                 Ok(registry.on_drop(RegistryCommand::StopWaiting { holder, run }))
             };
             match run_blocking(wait).await.ok()? {
-                Ok(guard) => return Some(CallHold { guard: Some(guard) }),
+                Ok(guard) => return Some(RunHoldGuard { guard: Some(guard) }),
                 Err(RegistryError::Refused(RegistryRefusal::BeingCancelled { .. }))
                     if Instant::now() < until =>
                 {
@@ -128,7 +128,7 @@ impl CallRegistry {
 
     /// Claims the right to cancel a run that no call waits for. Until it is released, no call can wait for
     /// the run or start another one in its place.
-    pub(crate) async fn claim_cancellation(&self, run: RunId) -> Option<CallHold> {
+    pub(crate) async fn claim_cancellation(&self, run: RunId) -> Option<RunHoldGuard> {
         let registry = self.registry.clone();
         let start = move || {
             let holder = registry.holder()?;
@@ -136,7 +136,7 @@ impl CallRegistry {
             Ok::<_, RegistryError>(registry.on_drop(RegistryCommand::StopCancelling { run }))
         };
         let guard = run_blocking(start).await.ok()?.ok()?;
-        Some(CallHold { guard: Some(guard) })
+        Some(RunHoldGuard { guard: Some(guard) })
     }
 }
 
@@ -153,11 +153,11 @@ async fn run_blocking<T: Send + 'static>(
 
 /// A call's claim on a run, as a waiter or as its canceller. Dropping it releases the claim.
 #[derive(Debug)]
-pub(crate) struct CallHold {
+pub(crate) struct RunHoldGuard {
     guard: Option<ReleaseOnDrop>,
 }
 
-impl CallHold {
+impl RunHoldGuard {
     /// Releases the claim and returns when that is recorded.
     pub(crate) async fn release(mut self) {
         let guard = self.guard.take();
@@ -165,7 +165,7 @@ impl CallHold {
     }
 }
 
-impl Drop for CallHold {
+impl Drop for RunHoldGuard {
     fn drop(&mut self) {
         // The registry may be locked for a while, and this may be the thread that serves all clients.
         if let (Some(guard), Ok(runtime)) = (self.guard.take(), Handle::try_current()) {

@@ -28,18 +28,19 @@ const START_TIMEOUT: Duration = Duration::from_secs(20);
 /// How much of a failing process's standard error is kept.
 const MAX_STDERR_BYTES: u64 = 64 << 10;
 
-/// Explains why a run was not started.
+/// Why a launch was not confirmed: the process failed, or it did not start the run in time and may still do so (see
+/// `may_still_start_until_exit`).
 #[derive(Debug)]
 pub(crate) struct LaunchFailure {
     /// The reason, as shown to the client.
     pub(crate) problem: String,
     /// Becomes true once the process has exited. Set if the process may still start the run.
-    pub(crate) may_begin_until: Option<watch::Receiver<bool>>,
+    pub(crate) may_still_start_until_exit: Option<watch::Receiver<bool>>,
 }
 
 impl LaunchFailure {
     fn new(problem: String) -> Self {
-        Self { problem, may_begin_until: None }
+        Self { problem, may_still_start_until_exit: None }
     }
 }
 
@@ -88,7 +89,7 @@ pub(crate) async fn launch(
         Ok(_) => Err(LaunchFailure::new(stderr_message(&stderr_bytes))),
         Err(_) => Err(LaunchFailure {
             problem: too_slow_message(setup.ends_with_server),
-            may_begin_until: Some(watch_exit(socket)),
+            may_still_start_until_exit: Some(watch_exit(socket)),
         }),
     }
 }
@@ -200,6 +201,7 @@ fn stderr_message(stderr_bytes: &[u8]) -> String {
 mod tests {
     use std::path::Path;
 
+    use adjutant_core::Preset;
     use adjutant_core::registry::CallKey;
     use adjutant_core::schema::CallLimits;
     use adjutant_engine::{Archive, new_run_id};
@@ -207,8 +209,8 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::ApprovalMode;
     use crate::tools::McpTool;
+    use crate::{ApprovalMode, MergeApproval};
 
     fn setup(home: &Path, program: &Path, ends_with_server: bool) -> ServerSetup {
         ServerSetup {
@@ -217,10 +219,13 @@ mod tests {
             program: program.to_owned(),
             arguments: Vec::new(),
             task_arguments: Vec::new(),
+            write_arguments: Vec::new(),
             ends_with_server,
             search: OsString::new(),
             limits: CallLimits::default(),
             approval: ApprovalMode::Inbox,
+            merge_approval: MergeApproval::Asked,
+            policy: Preset::Scout.policy(),
             asks_client: false,
             detach_after: None,
             result_bytes: None,
@@ -252,9 +257,9 @@ mod tests {
             let (run, call) = (new_run_id().unwrap(), CallKey::new(stderr_bytes));
             let handover = LaunchHandover { run, call, owner: None, bytes: 0 };
             let setup = setup(home.path(), &program, ends_with_server);
-            let LaunchFailure { problem, may_begin_until } =
+            let LaunchFailure { problem, may_still_start_until_exit } =
                 launch(&setup, Vec::new(), &job, &handover).await.map(|_| ()).unwrap_err();
-            assert!(may_begin_until.is_some());
+            assert!(may_still_start_until_exit.is_some());
             assert!(problem.contains("within 20 s") && problem.contains(stderr_bytes), "{problem}");
         }
     }

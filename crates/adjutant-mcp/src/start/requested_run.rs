@@ -1,4 +1,4 @@
-//! The run that a call requests: tasks, a slash command, or a story of a PRD.
+//! The run that a call requests: tasks, tasks that write, a slash command, or a story of a PRD.
 //!
 //! Each becomes one run, executed by a subcommand of the program. Client input is passed on standard input,
 //! as `--flag=value`, or after `--`, so that it can never be taken for a flag.
@@ -8,10 +8,11 @@ use std::path::{Component, Path};
 
 use adjutant_core::schema::{CallLimits, DelegateCall, ReturnFormat};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::ServerSetup;
-use crate::tools::McpTool;
+use crate::tools::{MAX_KEEP, McpTool, VERIFY, VERIFY_BYTES, VERIFY_KEEP};
 
 /// The maximum length of a slash command. Inclusive. Equal to the kernel's limit for one argument.
 pub(crate) const COMMAND_BYTES: usize = 128 << 10;
@@ -19,11 +20,20 @@ pub(crate) const COMMAND_BYTES: usize = 128 << 10;
 /// The maximum length of a path or id. Inclusive.
 const NAME_BYTES: usize = 4096;
 
-/// The run that a call requests.
+/// What a tool call asks to run: tasks, a slash command or a story.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum RequestedRun {
     /// The arguments of a `Delegate` call.
     Tasks(Value),
+    /// The arguments of a `delegate_write` call.
+    Writers {
+        /// The arguments that `Delegate` has too.
+        call: Value,
+        /// The verify command.
+        verify: Option<String>,
+        /// The globs of files that the verify command sees as they were before the work.
+        keep: Vec<String>,
+    },
     /// A slash command with its arguments.
     Command(String),
     /// A story of a PRD. Without an id, the next story that is ready.
@@ -57,6 +67,7 @@ impl RequestedRun {
                 let args = CommandToolArgs::deserialize(arguments).map_err(wrong)?;
                 parse_command(args.command)
             }
+            McpTool::Write => parse_writers(arguments, limits),
             McpTool::Story => {
                 let args = StoryToolArgs::deserialize(arguments).map_err(wrong)?;
                 parse_story(args)
@@ -66,6 +77,8 @@ impl RequestedRun {
             | McpTool::Wait
             | McpTool::Status
             | McpTool::Result
+            | McpTool::Diff
+            | McpTool::Merge
             | McpTool::Cancel
             | McpTool::Validate => {
                 DelegateCall::parse(arguments, limits).map_err(|error| error.to_string())?;
@@ -77,7 +90,7 @@ impl RequestedRun {
     /// Returns the requested form of the results.
     pub(crate) fn return_form(&self, limits: &CallLimits) -> ReturnFormat {
         match self {
-            Self::Tasks(call) => {
+            Self::Tasks(call) | Self::Writers { call, .. } => {
                 DelegateCall::parse(call, limits).map(|call| call.return_form).unwrap_or_default()
             }
             Self::Command(_) | Self::Story { .. } => ReturnFormat::default(),
@@ -103,6 +116,12 @@ impl RequestedRun {
                 all.push("delegate".into());
                 all.extend(setup.task_arguments.iter().cloned());
             }
+            Self::Writers { verify, keep, .. } => {
+                all.extend(["delegate".into(), "--write".into()]);
+                all.extend(verify.iter().map(|command| format!("--verify={command}").into()));
+                all.extend(keep.iter().map(|glob| format!("--verify-keep={glob}").into()));
+                all.extend(setup.task_arguments.iter().chain(&setup.write_arguments).cloned());
+            }
             Self::Command(_) => all.push("run".into()),
             Self::Story { story, .. } => {
                 // Clients always get a branch, even if the PRD asks for a merge.
@@ -119,7 +138,7 @@ impl RequestedRun {
         }
         all.extend(terms);
         match self {
-            Self::Tasks(_) => all.extend(["--".into(), "-".into()]),
+            Self::Tasks(_) | Self::Writers { .. } => all.extend(["--".into(), "-".into()]),
             Self::Command(_) => {}
             Self::Story { prd, .. } => all.extend(["--".into(), prd.into()]),
         }
@@ -129,11 +148,42 @@ impl RequestedRun {
     /// Returns what the process reads from standard input after the handover.
     pub(crate) fn input(&self) -> Vec<u8> {
         match self {
-            Self::Tasks(call) => call.to_string().into_bytes(),
+            Self::Tasks(call) | Self::Writers { call, .. } => call.to_string().into_bytes(),
             Self::Command(text) => text.clone().into_bytes(),
             Self::Story { .. } => Vec::new(),
         }
     }
+}
+
+fn parse_writers(arguments: &Value, limits: &CallLimits) -> Result<RequestedRun, String> {
+    let mut call = arguments.clone();
+    let mut take = |name: &str| call.as_object_mut().and_then(|all| all.remove(name));
+    let (verify, keep) = (take(VERIFY), take(VERIFY_KEEP));
+    DelegateCall::parse(&call, limits).map_err(|error| error.to_string())?;
+    let verify: Option<String> = parse_optional(VERIFY, verify)?;
+    let keep: Vec<String> = parse_optional(VERIFY_KEEP, keep)?.unwrap_or_default();
+    if verify.is_none() && !keep.is_empty() {
+        return Err(format!("{VERIFY_KEEP}: there is no `{VERIFY}` command to keep files for"));
+    }
+    if keep.len() > MAX_KEEP {
+        return Err(format!("{VERIFY_KEEP}: {} globs, limit {MAX_KEEP}", keep.len()));
+    }
+    let globs = keep.iter().map(|glob| (VERIFY_KEEP, glob));
+    for (name, text) in verify.iter().map(|command| (VERIFY, command)).chain(globs) {
+        if text.trim().is_empty() || text.len() > VERIFY_BYTES {
+            return Err(format!("{name}: expected 1 to {VERIFY_BYTES} bytes"));
+        }
+        refuse_nul(name, text)?;
+    }
+    Ok(RequestedRun::Writers { call, verify, keep })
+}
+
+fn parse_optional<T: DeserializeOwned>(
+    name: &str,
+    value: Option<Value>,
+) -> Result<Option<T>, String> {
+    let parse = |value| serde_json::from_value(value).map_err(|error| format!("{name}: {error}"));
+    value.map(parse).transpose()
 }
 
 fn parse_command(text: String) -> Result<RequestedRun, String> {
@@ -185,6 +235,22 @@ mod tests {
         RequestedRun::parse(tool, arguments, &CallLimits::default())
     }
 
+    fn tasks() -> Value {
+        json!([{ "label": "a", "prompt": "Fix it" }])
+    }
+
+    /// A model chose the command, so it must not become a flag of its own.
+    #[test]
+    fn a_verify_command_is_one_argument_of_the_run_s_process() {
+        let call = json!({ "tasks": tasks(), "verify": "--yes", "verifyKeep": ["--grant=/"] });
+        let RequestedRun::Writers { call, verify, keep } = job(McpTool::Write, &call).unwrap()
+        else {
+            panic!("not a run of writers")
+        };
+        assert_eq!(call, json!({ "tasks": tasks() }));
+        assert_eq!((verify.as_deref(), keep), (Some("--yes"), vec!["--grant=/".to_owned()]));
+    }
+
     #[test]
     fn arguments_that_no_command_line_could_contain_are_rejected() {
         let long = format!("/plan {}", "x".repeat(1 << 20));
@@ -196,6 +262,23 @@ mod tests {
             (McpTool::Command, json!({ "command": long })),
             (McpTool::Command, json!({ "command": ["/plan"] })),
             (McpTool::Command, json!({ "command": "/plan 1", "model": "other/model" })),
+            (McpTool::Write, json!({})),
+            (McpTool::Write, json!({ "tasks": tasks(), "verify": "" })),
+            (McpTool::Write, json!({ "tasks": tasks(), "verify": " " })),
+            (McpTool::Write, json!({ "tasks": tasks(), "verify": null })),
+            (McpTool::Write, json!({ "tasks": tasks(), "verify": ["true"] })),
+            (McpTool::Write, json!({ "tasks": tasks(), "verify": "true\u{0}" })),
+            (McpTool::Write, json!({ "tasks": tasks(), "verify": "x".repeat(VERIFY_BYTES + 1) })),
+            (McpTool::Write, json!({ "tasks": tasks(), "verifyKeep": ["tests/**"] })),
+            (McpTool::Write, json!({ "tasks": tasks(), "verify": "true", "verifyKeep": "a" })),
+            (McpTool::Write, json!({ "tasks": tasks(), "verify": "true", "verifyKeep": [""] })),
+            (
+                McpTool::Write,
+                json!({ "tasks": tasks(), "verify": "true", "verifyKeep": vec!["a"; MAX_KEEP + 1] }),
+            ),
+            (McpTool::Write, json!({ "tasks": tasks(), "grant": "/" })),
+            (McpTool::Write, json!({ "tasks": tasks(), "merge": true })),
+            (McpTool::Delegate, json!({ "tasks": tasks(), "verify": "true" })),
             (McpTool::Story, json!({})),
             (McpTool::Story, json!({ "prd": "" })),
             (McpTool::Story, json!({ "prd": "/etc/passwd" })),

@@ -17,7 +17,7 @@ use tokio::task::JoinError;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::call_hash::call_hash;
-use super::calls::{CallHold, CallRegistry, POLL_INTERVAL};
+use super::calls::{CallRegistry, POLL_INTERVAL, RunHoldGuard};
 use super::context_files;
 use super::handover::LaunchHandover;
 use super::launch::{LaunchFailure, launch};
@@ -28,6 +28,7 @@ use crate::client_call::ClientCall;
 use crate::runs::run_processes::RunProcesses;
 use crate::runs::wait::{RunWaiter, WaitOutcome};
 use crate::runs::{VisibleRuns, error_chain};
+use crate::tools::McpTool;
 
 /// How many processes are started at the same time. More have to wait.
 const MAX_LAUNCHES: usize = 8;
@@ -41,7 +42,7 @@ const EQUAL_CALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// The maximum length of a client's name.
 const CLIENT_CHARS: usize = 100;
 
-/// A request to start a run.
+/// What to start for a tool call, and the key by which equal calls share one run.
 struct StartRequest {
     job: RequestedRun,
     /// Identifies equal calls.
@@ -55,8 +56,9 @@ pub(crate) struct StartedRun {
     pub(crate) run: RunId,
     /// Whether an equal call started it.
     pub(crate) is_repeated: bool,
-    /// The call's registration as waiting for the run.
-    pub(crate) waiter: Option<CallHold>,
+    /// The call's registration as waiting for the run; `None` if it could not be registered. The call waits all
+    /// the same.
+    pub(crate) waiter: Option<RunHoldGuard>,
 }
 
 /// The progress message while the run is starting.
@@ -135,7 +137,7 @@ impl RunStarter {
     }
 
     /// Registers a call as waiting for a run until the result is dropped.
-    pub(crate) async fn count_waiter(&self, run: RunId) -> Option<CallHold> {
+    pub(crate) async fn count_waiter(&self, run: RunId) -> Option<RunHoldGuard> {
         self.calls.register_waiter(run).await
     }
 
@@ -152,8 +154,13 @@ impl RunStarter {
         let root = self.setup.root.display().to_string();
         // The server's own settings are part of the call's identity: after a restart with another model or
         // budget, an equal call must start a new run.
-        let terms: Vec<_> = self.setup.arguments.iter().chain(&self.setup.task_arguments).collect();
-        let terms: Vec<_> = terms.into_iter().map(|it| it.to_string_lossy()).collect();
+        let terms = self.setup.arguments.iter().chain(&self.setup.task_arguments);
+        let mut terms: Vec<_> = terms.map(|it| it.to_string_lossy()).collect();
+        if let RequestedRun::Writers { .. } = job {
+            // The same tasks for `Delegate` are another call.
+            terms.push(McpTool::Write.name().into());
+            terms.extend(self.setup.write_arguments.iter().map(|it| it.to_string_lossy()));
+        }
         let call = json!([arguments, terms]);
         let (named, tree) = (arguments.clone(), self.setup.root.clone());
         let contexts =
@@ -234,8 +241,8 @@ impl RunStarter {
     /// Frees the call of a run that was not started. If the process may still start it, waits for its exit
     /// first.
     async fn give_up(&self, call: CallKey, run: RunId, failure: LaunchFailure) -> String {
-        let LaunchFailure { problem, may_begin_until } = failure;
-        let Some(mut gone) = may_begin_until else {
+        let LaunchFailure { problem, may_still_start_until_exit } = failure;
+        let Some(mut gone) = may_still_start_until_exit else {
             self.calls.abandon(call, run).await;
             return problem;
         };
@@ -269,7 +276,7 @@ impl RunStarter {
 }
 
 /// Ends a call's registration as waiting for a run.
-pub(crate) async fn release(waiter: Option<CallHold>) {
+pub(crate) async fn release(waiter: Option<RunHoldGuard>) {
     if let Some(waiter) = waiter {
         waiter.release().await;
     }

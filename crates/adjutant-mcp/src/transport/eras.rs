@@ -1,6 +1,7 @@
 //! The two eras of the protocol: the version is agreed in a handshake, or named in every request.
 //!
-//! `rmcp` implements both. This file lists the supported versions and decides which era a request belongs to.
+//! `rmcp` implements both. This file lists the supported versions and says which era a request indicates: one of them,
+//! either, or none that is supported.
 
 use rmcp::model::{ClientRequest, GetMeta, ProtocolVersion};
 
@@ -12,7 +13,7 @@ pub(crate) const VERSIONS: &[ProtocolVersion] =
 
 /// The era that a request indicates, as long as the client has not chosen one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ProtocolEra {
+pub(crate) enum EraIndication {
     /// It starts the handshake.
     Handshake,
     /// It names a supported version and everything else that is required with it.
@@ -26,23 +27,23 @@ pub(crate) enum ProtocolEra {
 }
 
 /// Returns the era that a request indicates.
-pub(crate) fn request_era(request: &ClientRequest) -> ProtocolEra {
+pub(crate) fn request_era(request: &ClientRequest) -> EraIndication {
     if matches!(request, ClientRequest::InitializeRequest(_)) {
-        return ProtocolEra::Handshake;
+        return EraIndication::Handshake;
     }
     if matches!(request, ClientRequest::PingRequest(_) | ClientRequest::DiscoverRequest(_)) {
-        return ProtocolEra::Either;
+        return EraIndication::Either;
     }
     let meta = request.get_meta();
-    let Some(version) = meta.protocol_version() else { return ProtocolEra::Unspecified };
+    let Some(version) = meta.protocol_version() else { return EraIndication::Unspecified };
     if version.has_initialize() && VERSIONS.contains(&version) {
         // A version of the handshake era cannot be chosen in a request.
-        return ProtocolEra::Unspecified;
+        return EraIndication::Unspecified;
     }
     let is_whole = meta.missing_required_keys(&ProtocolVersion::V_2026_07_28).is_empty();
     if is_whole && VERSIONS.contains(&version) {
-        ProtocolEra::Inline
+        EraIndication::Inline
     } else {
-        ProtocolEra::Unsupported
+        EraIndication::Unsupported
     }
 }

@@ -24,7 +24,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use serde_json::Value;
 use tokio::sync::{mpsc, watch};
 
-use crate::transport::eras::{self, ProtocolEra};
+use crate::transport::eras::{self, EraIndication};
 use crate::transport::requests::{self, OutgoingAnswer, PendingRequests, RequestWeight};
 
 /// The maximum length of a line. Inclusive, without the line feed.
@@ -342,9 +342,9 @@ impl HandshakeGate {
             return Ok(Some(message).filter(|_| self.is_open));
         };
         let era = eras::request_era(&request.request);
-        self.is_open |= matches!(era, ProtocolEra::Handshake | ProtocolEra::Inline);
+        self.is_open |= matches!(era, EraIndication::Handshake | EraIndication::Inline);
         let may_pass =
-            self.is_open || matches!(era, ProtocolEra::Either | ProtocolEra::Unsupported);
+            self.is_open || matches!(era, EraIndication::Either | EraIndication::Unsupported);
         if may_pass {
             return Ok(Some(message));
         }

@@ -19,7 +19,7 @@ const UNKNOWN_MAX_OUTPUT: u64 = 4_096;
 const FRESH_DAYS: u64 = 90;
 const MS_PER_DAY: u64 = 24 * 60 * 60 * 1000;
 
-/// A model of the table.
+/// A well-known model: its limits, its price and whether it is its provider's default.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CatalogueEntry {
     /// The provider.
@@ -102,7 +102,7 @@ pub struct ModelOverride {
     pub price: Option<PriceOverride>,
 }
 
-/// The properties of a model.
+/// The limits and price of a model, and whether they are known or assumed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelDescription {
     /// Its context window, maximum output and price.
@@ -123,7 +123,7 @@ impl ModelDescription {
             name: format!("{provider}/{model}"),
             window: own.window.unwrap_or(table_window),
             max_output: own.max_output.unwrap_or(table_output),
-            price: own.price.unwrap_or_default().over(entry.and_then(|entry| entry.price)),
+            price: own.price.unwrap_or_default().apply_to(entry.and_then(|entry| entry.price)),
         };
         // Newer models reason; among unknown models only these old families are known not to.
         let old = ["gpt-3", "gpt-4", "chatgpt-4"].iter().any(|old| model.starts_with(old));

@@ -10,10 +10,10 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap};
 use reqwest::{Response, Url};
 
 use super::sources::{ModelSources, ProviderConfig, SharedConnections};
-use crate::errors::{from_status, plain, truncated, unreached, without_key};
+use crate::errors::{error_of_kind, from_status, truncated, unreached_error, without_key};
 use crate::limiter::{ProviderLimiter, draw};
 use crate::model::{BoxFuture, Model, TurnProgress, TurnRequest};
-use crate::record::{NonStreamBody, Recorder, ResponseRecorder, misplaced};
+use crate::record::{NonStreamBody, Recorder, ResponseRecorder, non_stream_error};
 use crate::retry_after::retry_after_ms;
 use crate::wire::{SessionBodies, WireCodec};
 
@@ -89,7 +89,7 @@ impl ProviderClient {
             recorder.keep(&self.spec.name, &request, &body, tape);
         }
         attempt.map_err(|error| {
-            self.limiter.hear(&error);
+            self.limiter.note_failure(&error);
             without_key(error, self.key.as_ref())
         })
     }
@@ -104,22 +104,23 @@ impl ProviderClient {
         let encrypted = self.url.scheme() == "https";
         let client = self.shared.http.client(encrypted).ok_or_else(|| {
             let problem = "no encrypted connection can be made: no certificates found";
-            tape.broke(unreached(problem))
+            tape.record_connection_error(unreached_error(problem))
         })?;
         let request = client.post(self.url.clone()).headers(self.headers.clone()).body(body);
         let sent = request.send().await;
-        let response = sent.map_err(|error| tape.broke(self.unsent(&error)))?;
+        let response =
+            sent.map_err(|error| tape.record_connection_error(self.send_error(&error)))?;
         let kind = foreign(&response);
-        let (status, wish) = (response.status(), wish(&response));
+        let (status, wish) = (response.status(), requested_wait(&response));
         tape.begin(status.as_u16(), kind, wish);
         if status.is_success() && kind.is_none() {
             return self.read(response, turn, tape, progress).await;
         }
         let body = head(response).await;
-        tape.hear(&body);
+        tape.record_chunk(&body);
         Err(match kind {
             Some(kind) if status.is_success() => {
-                misplaced(self.codec.wire, kind, &body, self.key.as_ref())
+                non_stream_error(self.codec.wire, kind, &body, self.key.as_ref())
             }
             Some(_) | None => from_status(status.as_u16(), &body, wish, self.key.as_ref()),
         })
@@ -133,11 +134,13 @@ impl ProviderClient {
         progress: &mut (dyn FnMut(TurnProgress<'_>) + Send),
     ) -> AttemptResult {
         let mut reader = self.codec.reader(turn);
-        while let Some(chunk) =
-            response.chunk().await.map_err(|error| tape.broke(broken(&error)))?
+        while let Some(chunk) = response
+            .chunk()
+            .await
+            .map_err(|error| tape.record_connection_error(connection_error(&error)))?
         {
-            tape.hear(&chunk);
-            if reader.feed(&chunk, progress)? {
+            tape.record_chunk(&chunk);
+            if reader.push_bytes(&chunk, progress)? {
                 drain(response).await;
                 break;
             }
@@ -145,21 +148,21 @@ impl ProviderClient {
         reader.finish()
     }
 
-    fn unsent(&self, error: &reqwest::Error) -> AttemptError {
+    fn send_error(&self, error: &reqwest::Error) -> AttemptError {
         let host = self.url.host_str().unwrap_or_default();
         let place = self.url.port().map_or_else(|| host.into(), |port| format!("{host}:{port}"));
         if error.is_connect() {
             // A plain HTTP server is the user's own and may not be running.
             let running = if self.url.scheme() == "http" { "; is the server running?" } else { "" };
-            return unreached(&format!("cannot connect to {place}{running}"));
+            return unreached_error(&format!("cannot connect to {place}{running}"));
         }
         if error.is_timeout() {
-            return plain(
+            return error_of_kind(
                 ModelErrorKind::Idle,
-                &format!("{place} did not begin to answer in time"),
+                &format!("{place} did not start to answer in time"),
             );
         }
-        plain(ModelErrorKind::Network, &format!("the connection to {place} broke"))
+        error_of_kind(ModelErrorKind::Network, &format!("the connection to {place} broke"))
     }
 }
 
@@ -194,7 +197,7 @@ fn foreign(response: &Response) -> Option<NonStreamBody> {
 }
 
 /// Returns the wait that the provider asks for; only error responses are considered.
-fn wish(response: &Response) -> Option<u64> {
+fn requested_wait(response: &Response) -> Option<u64> {
     let failed = !response.status().is_success();
     failed.then(|| retry_after_ms(response.headers(), SystemTime::now())).flatten()
 }
@@ -218,9 +221,9 @@ async fn drain(mut response: Response) {
     let _ = tokio::time::timeout(DRAIN_TIME, rest).await;
 }
 
-fn broken(error: &reqwest::Error) -> AttemptError {
+fn connection_error(error: &reqwest::Error) -> AttemptError {
     if error.is_timeout() {
-        return plain(ModelErrorKind::Idle, "nothing came for too long");
+        return error_of_kind(ModelErrorKind::Idle, "nothing came for too long");
     }
     truncated("the connection broke before the answer's end")
 }

@@ -24,13 +24,13 @@ pub enum OpenModelError {
         suggestions: Vec<String>,
     },
     /// The model part of the name has invalid characters.
-    #[error("the model name `{model}` has characters that no model has")]
+    #[error("the model name `{model}` contains characters that are not allowed in a model name")]
     ModelName {
         /// The given name, escaped.
         model: String,
     },
     /// There is no such provider.
-    #[error("no provider `{provider}`{}; known are {}", meant(.nearest), .known.join(", "))]
+    #[error("no provider `{provider}`{}; known are {}", suggestion_text(.nearest), .known.join(", "))]
     UnknownProvider {
         /// The given text.
         provider: String,
@@ -46,7 +46,7 @@ pub enum OpenModelError {
         provider: String,
     },
     /// The key has characters that cannot be sent in a header.
-    #[error("the key of provider {provider} has characters that no key has")]
+    #[error("the key of provider {provider} contains characters that are not allowed in a key")]
     Key {
         /// The provider.
         provider: String,
@@ -68,7 +68,7 @@ fn name_advice(suggestions: &[String]) -> String {
     }
 }
 
-fn meant(nearest: &Option<String>) -> String {
+fn suggestion_text(nearest: &Option<String>) -> String {
     nearest.as_ref().map(|name| format!(", did you mean {name}")).unwrap_or_default()
 }
 

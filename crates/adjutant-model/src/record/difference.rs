@@ -22,19 +22,21 @@ static FLEETING: LazyLock<Option<Regex>> = LazyLock::new(|| {
 
 /// Describes the first difference between two bodies; `None` if they are equivalent.
 pub(super) fn first_difference(recorded: &str, now: &str) -> Option<String> {
-    let (recorded, now) = (lasting(recorded), lasting(now));
+    let (recorded, now) = (without_volatile_parts(recorded), without_volatile_parts(now));
     if recorded == now {
         return None;
     }
     let parse = |text: &str| serde_json::from_str::<Value>(text).ok();
     match (parse(&recorded), parse(&now)) {
-        (Some(recorded), Some(now)) => between(&recorded, &now, &mut String::new()),
+        (Some(recorded), Some(now)) => {
+            first_difference_between(&recorded, &now, &mut String::new())
+        }
         // A body that is nested too deeply is compared as text.
         (None, _) | (_, None) => Some(in_text("", &recorded, &now)),
     }
 }
 
-fn lasting(text: &str) -> Cow<'_, str> {
+fn without_volatile_parts(text: &str) -> Cow<'_, str> {
     match &*FLEETING {
         Some(fleeting) => fleeting.replace_all(text, "*"),
         None => Cow::Borrowed(text),
@@ -42,13 +44,13 @@ fn lasting(text: &str) -> Cow<'_, str> {
 }
 
 /// Compares two values in the order of the recorded one; `path` is the JSON pointer so far.
-fn between(recorded: &Value, now: &Value, path: &mut String) -> Option<String> {
+fn first_difference_between(recorded: &Value, now: &Value, path: &mut String) -> Option<String> {
     match (recorded, now) {
         (Value::Object(old), Value::Object(new)) => {
             let gone = old.iter().find_map(|(key, value)| {
                 step(path, key, |path| match new.get(key) {
-                    Some(other) => between(value, other, path),
-                    None => Some(format!("{path}: recorded {}, now absent", shown(value))),
+                    Some(other) => first_difference_between(value, other, path),
+                    None => Some(format!("{path}: recorded {}, now absent", format_value(value))),
                 })
             });
             let came = || new.iter().find(|(key, _)| !old.contains_key(*key));
@@ -56,25 +58,25 @@ fn between(recorded: &Value, now: &Value, path: &mut String) -> Option<String> {
         }
         (Value::Array(old), Value::Array(new)) => {
             let common = old.iter().zip(new).enumerate().find_map(|(place, (value, other))| {
-                step(path, &place.to_string(), |path| between(value, other, path))
+                step(path, &place.to_string(), |path| first_difference_between(value, other, path))
             });
             let place = old.len().min(new.len());
             let lost = || {
-                old.get(place)
-                    .map(|value| format!("{path}/{place}: recorded {}, now absent", shown(value)))
+                old.get(place).map(|value| {
+                    format!("{path}/{place}: recorded {}, now absent", format_value(value))
+                })
             };
             let come = || new.get(place).map(|value| added(path, &place.to_string(), value));
             common.or_else(lost).or_else(come)
         }
         (Value::String(old), Value::String(new)) => (old != new).then(|| in_text(path, old, new)),
-        (old, new) => {
-            (old != new).then(|| format!("{path}: recorded {}, now {}", shown(old), shown(new)))
-        }
+        (old, new) => (old != new)
+            .then(|| format!("{path}: recorded {}, now {}", format_value(old), format_value(new))),
     }
 }
 
 fn added(path: &str, key: &str, value: &Value) -> String {
-    format!("{path}/{}: not recorded, now {}", escaped(key), shown(value))
+    format!("{path}/{}: not recorded, now {}", escaped(key), format_value(value))
 }
 
 /// Appends a key to the path while `look` runs.
@@ -106,14 +108,14 @@ fn excerpt(text: &str, at: usize) -> String {
     let lead: Vec<char> = before.chars().rev().take(LEAD_CHARS).collect();
     let lead: String = lead.into_iter().rev().collect();
     let head = if lead.len() < before.len() { "…" } else { "" };
-    format!("`{head}{}`", cut(&format!("{lead}{after}")))
+    format!("`{head}{}`", shorten(&format!("{lead}{after}")))
 }
 
-fn shown(value: &Value) -> String {
-    format!("`{}`", cut(&value.to_string()))
+fn format_value(value: &Value) -> String {
+    format!("`{}`", shorten(&value.to_string()))
 }
 
-fn cut(text: &str) -> String {
+fn shorten(text: &str) -> String {
     let mut letters = text.chars();
     let head: String = letters.by_ref().take(SHOWN_CHARS).collect();
     let tail = if letters.next().is_some() { "…" } else { "" };

@@ -57,7 +57,7 @@ impl RecordedModel {
     }
 }
 
-/// A request and its response.
+/// A request to a provider and its response, as a recording stores them.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct RecordedExchange {
     pub(super) place: ExchangeKey,
@@ -92,7 +92,7 @@ impl ExchangeKey {
 ///
 /// The body is not parsed, because arguments that a model nested ten thousand levels deep must be preserved
 /// too.
-pub(super) fn sent(body: &[u8]) -> Box<RawValue> {
+pub(super) fn body_on_one_line(body: &[u8]) -> Box<RawValue> {
     // In a JSON string line breaks are always escaped, so these can only be whitespace.
     let line = String::from_utf8_lossy(body).replace(['\n', '\r'], " ");
     RawValue::from_string(line).unwrap_or_else(|_| RawValue::NULL.to_owned())

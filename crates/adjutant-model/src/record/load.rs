@@ -1,4 +1,4 @@
-//! Loads a recording file.
+//! Loading a recording of model calls, with errors that name the file and the line.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -108,7 +108,7 @@ impl Recording {
             .map_err(|error| format!("not a line of a recording: {error}"))?;
         match line {
             RecordingLine::Recording { version } => {
-                return Err(format!("a second recording, of version {version}, begins here"));
+                return Err(format!("a second recording, of version {version}, starts here"));
             }
             RecordingLine::Model(model) => {
                 self.first.get_or_insert_with(|| model.spec.name.clone());
@@ -129,8 +129,9 @@ impl Recording {
 }
 
 fn check_head(path: &Path, text: &[u8]) -> Result<(), ReplayError> {
-    let head: RecordingHead = serde_json::from_slice(text)
-        .map_err(|_| malformed(path, 1, "this is no recording; --record FILE writes one".into()))?;
+    let head: RecordingHead = serde_json::from_slice(text).map_err(|_| {
+        malformed(path, 1, "this is not a recording; --record FILE writes one".into())
+    })?;
     match head.recording.version {
         VERSION => Ok(()),
         0 => Err(malformed(path, 1, "there is no version 0 of recordings".into())),

@@ -14,4 +14,4 @@ mod response;
 pub use load::ReplayError;
 pub use recorder::{RecordError, Recorder};
 pub use replay::ReplayModel;
-pub(crate) use response::{NonStreamBody, ResponseRecorder, misplaced};
+pub(crate) use response::{NonStreamBody, ResponseRecorder, non_stream_error};

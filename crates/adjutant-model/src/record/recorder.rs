@@ -1,4 +1,4 @@
-//! Writes recordings.
+//! Recording the requests to a provider and its responses in a file, with keys masked.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,7 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use adjutant_core::ModelSpec;
 
-use super::format::{ExchangeKey, RecordedExchange, RecordedModel, VERSION, WrittenLine, sent};
+use super::format::{
+    ExchangeKey, RecordedExchange, RecordedModel, VERSION, WrittenLine, body_on_one_line,
+};
 use super::response::ResponseRecorder;
 use crate::model::TurnRequest;
 use crate::wire::WireCodec;
@@ -25,7 +27,7 @@ const MASK: &str = "[masked:own-key]";
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     /// The file already exists.
-    #[error("{} exists already; a recording never replaces a file", path.display())]
+    #[error("{} already exists; a recording never replaces a file", path.display())]
     Exists {
         /// The path as it was given.
         path: PathBuf,
@@ -132,7 +134,7 @@ impl Recorder {
     ) {
         let Some(response) = tape.into_response() else { return };
         let place = ExchangeKey::new(model, request);
-        let exchange = RecordedExchange { place, request: sent(body), response };
+        let exchange = RecordedExchange { place, request: body_on_one_line(body), response };
         let mut state = self.state();
         state.exchanges += 1;
         self.write(&mut state, &WrittenLine::Exchange(&exchange));

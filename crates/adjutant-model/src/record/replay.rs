@@ -1,4 +1,4 @@
-//! Replays recordings.
+//! A model that answers from a recording instead of calling a provider.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,10 +9,10 @@ use adjutant_core::{AttemptError, AttemptResult, ModelErrorKind, ModelSpec, Sess
 use serde_json::value::RawValue;
 
 use super::difference::first_difference;
-use super::format::{ExchangeKey, RecordedExchange, RecordedModel, sent};
+use super::format::{ExchangeKey, RecordedExchange, RecordedModel, body_on_one_line};
 use super::load::{Recording, ReplayError};
 use super::response::RecordedResponse;
-use crate::errors::plain;
+use crate::errors::error_of_kind;
 use crate::model::{BoxFuture, Model, TurnProgress, TurnRequest};
 use crate::wire::{SessionBodies, WireCodec};
 
@@ -25,11 +25,11 @@ pub struct ReplayModel {
     spec: ModelSpec,
     codec: WireCodec,
     bodies: SessionBodies,
-    shelf: Arc<UnplayedExchanges>,
+    shelf: Arc<RemainingExchanges>,
 }
 
 /// The exchanges that have not been replayed yet, shared by all models of a recording.
-struct UnplayedExchanges {
+struct RemainingExchanges {
     models: BTreeMap<String, RecordedModel>,
     // A std mutex: held for a comparison, never across an await.
     left: Mutex<BTreeMap<ExchangeKey, Vec<UnplayedExchange>>>,
@@ -59,7 +59,7 @@ impl ReplayModel {
         for RecordedExchange { place, request, response } in exchanges {
             left.entry(place).or_default().push(UnplayedExchange { request, response });
         }
-        let shelf = Arc::new(UnplayedExchanges { models, left: Mutex::new(left) });
+        let shelf = Arc::new(RemainingExchanges { models, left: Mutex::new(left) });
         first.and_then(|name| Self::of(&shelf, &name)).ok_or_else(|| ReplayError::Malformed {
             path: path.to_owned(),
             line: 1,
@@ -69,11 +69,11 @@ impl ReplayModel {
 
     /// Returns another model of the same recording, for tasks that choose their own model.
     #[must_use]
-    pub fn named(&self, name: &str) -> Option<Self> {
+    pub fn model_named(&self, name: &str) -> Option<Self> {
         Self::of(&self.shelf, name)
     }
 
-    fn of(shelf: &Arc<UnplayedExchanges>, name: &str) -> Option<Self> {
+    fn of(shelf: &Arc<RemainingExchanges>, name: &str) -> Option<Self> {
         let line = shelf.models.get(name)?;
         Some(Self {
             spec: line.spec.clone(),
@@ -88,21 +88,21 @@ impl ReplayModel {
         request: &TurnRequest<'_>,
         progress: &mut (dyn FnMut(TurnProgress<'_>) + Send),
     ) -> AttemptResult {
-        let body = sent(&self.bodies.write(&self.codec, request));
+        let body = body_on_one_line(&self.bodies.write(&self.codec, request));
         let place = ExchangeKey::new(&self.spec.name, request);
         let response = self.shelf.take(&place, body.get())?;
         response.play(&self.codec, request.turn, progress)
     }
 }
 
-impl UnplayedExchanges {
+impl RemainingExchanges {
     /// Removes and returns the first exchange with this key and an equal request.
     ///
     /// Several exchanges may have the same key, because labels are unique within a call, not within a run.
     fn take(&self, place: &ExchangeKey, body: &str) -> Result<RecordedResponse, AttemptError> {
         let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
         let waiting = left.get_mut(place).filter(|waiting| !waiting.is_empty());
-        let Some(waiting) = waiting else { return Err(ended(place)) };
+        let Some(waiting) = waiting else { return Err(exhausted_error(place)) };
         let mut first = None;
         for index in 0..waiting.len() {
             match first_difference(waiting[index].request.get(), body) {
@@ -110,22 +110,22 @@ impl UnplayedExchanges {
                 Some(difference) => first = first.or(Some(difference)),
             }
         }
-        Err(differs(place, &first.unwrap_or_default()))
+        Err(difference_error(place, &first.unwrap_or_default()))
     }
 }
 
-fn ended(place: &ExchangeKey) -> AttemptError {
-    let message = format!("the recording has no {} left; record again", described(place));
-    plain(ModelErrorKind::ScriptEnded, &message)
+fn exhausted_error(place: &ExchangeKey) -> AttemptError {
+    let message = format!("the recording has no {} left; record again", describe_place(place));
+    error_of_kind(ModelErrorKind::ScriptEnded, &message)
 }
 
-fn differs(place: &ExchangeKey, difference: &str) -> AttemptError {
+fn difference_error(place: &ExchangeKey, difference: &str) -> AttemptError {
     let message =
-        format!("the request of {} is not the recorded one: {difference}", described(place));
-    plain(ModelErrorKind::BadRequest, &message)
+        format!("the request of {} is not the recorded one: {difference}", describe_place(place));
+    error_of_kind(ModelErrorKind::BadRequest, &message)
 }
 
-fn described(place: &ExchangeKey) -> String {
+fn describe_place(place: &ExchangeKey) -> String {
     let ExchangeKey { model, agent, label, turn, attempt } = place;
     let again = if *attempt > 1 { format!(", attempt {attempt}") } else { String::new() };
     format!("turn {turn}{again} for label `{label}` (agent `{agent}`, model {model})")

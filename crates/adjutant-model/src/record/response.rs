@@ -3,7 +3,7 @@
 use adjutant_core::{AttemptError, AttemptResult, ModelErrorKind};
 use serde::{Deserialize, Serialize};
 
-use crate::errors::{from_json, from_status, plain};
+use crate::errors::{error_of_kind, from_json, from_status};
 use crate::model::TurnProgress;
 use crate::wire::{Wire, WireCodec};
 use adjutant_core::Secret;
@@ -45,8 +45,8 @@ impl RecordedResponse {
     ) -> AttemptResult {
         let bytes = self.body.bytes();
         match (self.status, self.foreign) {
-            (None, _) => Err(self.broke.clone().unwrap_or_else(nothing)),
-            (Some(200..=299), Some(kind)) => Err(misplaced(codec.wire, kind, &bytes, None)),
+            (None, _) => Err(self.broke.clone().unwrap_or_else(no_response_error)),
+            (Some(200..=299), Some(kind)) => Err(non_stream_error(codec.wire, kind, &bytes, None)),
             (Some(200..=299), None) => self.read(&bytes, codec, turn, progress),
             (Some(status), _) => Err(from_status(status, &bytes, self.retry_after_ms, None)),
         }
@@ -60,7 +60,7 @@ impl RecordedResponse {
         progress: &mut (dyn FnMut(TurnProgress<'_>) + Send),
     ) -> AttemptResult {
         let mut reader = codec.reader(turn);
-        if reader.feed(bytes, progress)? {
+        if reader.push_bytes(bytes, progress)? {
             return reader.finish();
         }
         match &self.broke {
@@ -70,12 +70,12 @@ impl RecordedResponse {
     }
 }
 
-fn nothing() -> AttemptError {
-    plain(ModelErrorKind::Network, "nothing came back")
+fn no_response_error() -> AttemptError {
+    error_of_kind(ModelErrorKind::Network, "nothing came back")
 }
 
 /// Classifies a response that is not a stream: a JSON error, or another kind of server.
-pub(crate) fn misplaced(
+pub(crate) fn non_stream_error(
     wire: Wire,
     kind: NonStreamBody,
     body: &[u8],
@@ -92,7 +92,7 @@ pub(crate) fn misplaced(
     let message = format!(
         "the server answered with {kind}, not as wire `{wire}` does; is the base URL right?"
     );
-    plain(ModelErrorKind::BadRequest, &message)
+    error_of_kind(ModelErrorKind::BadRequest, &message)
 }
 
 /// Collects a response while it arrives; does nothing if recording is off.
@@ -118,14 +118,14 @@ impl ResponseRecorder {
     }
 
     /// Records received bytes.
-    pub(crate) fn hear(&mut self, chunk: &[u8]) {
+    pub(crate) fn record_chunk(&mut self, chunk: &[u8]) {
         if let Some((_, bytes)) = &mut self.0 {
             bytes.extend_from_slice(chunk);
         }
     }
 
     /// Records a connection error and returns it.
-    pub(crate) fn broke(&mut self, error: AttemptError) -> AttemptError {
+    pub(crate) fn record_connection_error(&mut self, error: AttemptError) -> AttemptError {
         if let Some((response, _)) = &mut self.0 {
             response.broke = Some(error.clone());
         }

@@ -46,7 +46,7 @@ impl ScriptedCall {
     pub(crate) fn read(value: FieldValue<'_>, document: &str) -> Result<Self, ScriptFault> {
         let fields = table(value, "a call", &["tool", "args", "raw_args", "id", "times"])?;
         let text = |key| fields.read(key, |value| value.string().map(String::from));
-        let missing = || ScriptFault::new(fields.at(), "a call needs its `tool`");
+        let missing = || ScriptFault::new(fields.offset(), "a call needs its `tool`");
         let tool = text("tool")?.ok_or_else(missing)?;
         let arguments = match (fields.get("args"), text("raw_args")?) {
             (Some(_), Some(_)) => {
@@ -100,7 +100,7 @@ impl TemplateValue {
     fn read(value: FieldValue<'_>, document: &str, depth: usize) -> Result<Self, ScriptFault> {
         if depth > MAX_DEPTH {
             let message = format!("values nest deeper than {MAX_DEPTH} levels");
-            return Err(ScriptFault::new(value.at(), message));
+            return Err(ScriptFault::new(value.offset(), message));
         }
         Ok(match value.content() {
             FieldContent::Null | FieldContent::Boolean(_) | FieldContent::Number(_) => {
@@ -122,7 +122,7 @@ impl TemplateValue {
                 Self::Table(fields.collect::<Result<_, ScriptFault>>()?)
             }
             FieldContent::Unreadable(what) => {
-                return Err(ScriptFault::new(value.at(), format!("this is {what}")));
+                return Err(ScriptFault::new(value.offset(), format!("this is {what}")));
             }
         })
     }

@@ -74,7 +74,7 @@ pub(crate) struct ScriptEntry {
     pub(crate) text: Template,
     /// The exact length of the text, if the script sets one.
     pub(crate) text_bytes: Option<usize>,
-    pub(crate) pace: AnswerPace,
+    pub(crate) pace: AnswerTiming,
     pub(crate) ending: ScriptedEnding,
 }
 
@@ -85,9 +85,9 @@ pub(crate) enum RepeatCount {
     Forever,
 }
 
-/// The timing of an answer.
+/// How a scripted answer is delivered: the delay before it, its chunks, and the delay between them.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct AnswerPace {
+pub(crate) struct AnswerTiming {
     /// The delay before the first byte.
     pub(crate) delay: Duration,
     /// The number of chunks.
@@ -96,7 +96,7 @@ pub(crate) struct AnswerPace {
     pub(crate) chunk_delay: Duration,
 }
 
-/// How an answer ends.
+/// How a scripted answer ends: as a complete reply, with an error, or with a panic of the model.
 #[derive(Debug)]
 pub(crate) enum ScriptedEnding {
     Reply { calls: Vec<ScriptedCall>, stop: Option<StopReason>, usage: UsageRule },
@@ -124,15 +124,15 @@ impl ScriptEntry {
         let fields = table(value, "a turn", &KEYS)?;
         require_content(&fields)?;
         let entry = Self {
-            at: fields.at(),
+            at: fields.offset(),
             agent: read_string(&fields, "agent")?,
             label: read_string(&fields, "label")?,
-            turn: fields.read("turn", small)?,
+            turn: fields.read("turn", read_u32)?,
             last: read_pattern(&fields, "last")?,
             times: read_times(&fields)?,
             text: read_text(&fields, document)?,
             text_bytes: read_size(&fields, "text_bytes", MAX_TEXT_BYTES)?,
-            pace: AnswerPace {
+            pace: AnswerTiming {
                 delay: fields.read("delay_ms", millis)?.unwrap_or(delay),
                 chunks: read_size(&fields, "chunks", MAX_CHUNKS)?.unwrap_or(1),
                 chunk_delay: fields.read("chunk_delay_ms", millis)?.unwrap_or_default(),
@@ -173,7 +173,7 @@ fn require_content(fields: &FieldReader<'_>) -> Result<(), ScriptFault> {
     }
     let message = "this turn says nothing: give it text, text_bytes, call, error or panic \
                    (text = \"\" is an empty answer)";
-    Err(ScriptFault::new(fields.at(), message))
+    Err(ScriptFault::new(fields.offset(), message))
 }
 
 fn read_pattern(fields: &FieldReader<'_>, key: &str) -> Result<Option<ScriptPattern>, ScriptFault> {
@@ -191,7 +191,7 @@ fn read_string(fields: &FieldReader<'_>, key: &str) -> Result<Option<String>, Fi
     fields.read(key, |value| value.string().map(String::from))
 }
 
-fn small(value: FieldValue<'_>) -> Result<u32, FieldProblem> {
+fn read_u32(value: FieldValue<'_>) -> Result<u32, FieldProblem> {
     value.integer(1..=u64::from(u32::MAX)).map(|count| u32::try_from(count).unwrap_or(u32::MAX))
 }
 
@@ -201,7 +201,7 @@ fn read_times(fields: &FieldReader<'_>) -> Result<RepeatCount, ScriptFault> {
             return Ok(RepeatCount::Forever);
         }
         if let FieldContent::Number(_) = value.content() {
-            return small(value).map(RepeatCount::Count);
+            return read_u32(value).map(RepeatCount::Count);
         }
         Err(value.unfit_as_written("a whole number or \"forever\""))
     });
@@ -235,7 +235,7 @@ fn read_ending(fields: &FieldReader<'_>, document: &str) -> Result<ScriptedEndin
         }));
     }
     if let Some(key) = ERROR.iter().find(|key| fields.get(key).is_some()) {
-        return Err(fields.fault(key, "belongs to an `error`, there is none").into());
+        return Err(fields.fault(key, "is only allowed beside `error`").into());
     }
     let calls = tables(fields, "call", "[[turn.call]]")?.into_iter();
     Ok(ScriptedEnding::Reply {
@@ -247,7 +247,7 @@ fn read_ending(fields: &FieldReader<'_>, document: &str) -> Result<ScriptedEndin
 
 fn refuse(fields: &FieldReader<'_>, with: &str, keys: &[&str]) -> Result<(), ScriptFault> {
     match keys.iter().find(|key| fields.get(key).is_some()) {
-        Some(key) => Err(fields.fault(key, format!("cannot stand beside `{with}`")).into()),
+        Some(key) => Err(fields.fault(key, format!("is not allowed beside `{with}`")).into()),
         None => Ok(()),
     }
 }

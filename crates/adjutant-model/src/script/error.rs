@@ -1,6 +1,6 @@
 //! Errors in script files, with their positions.
 //!
-//! Readers report a [`ScriptFault`] at a byte offset; [`ScriptFault::placed`] adds the file, line and column.
+//! Readers report a [`ScriptFault`] at a byte offset; [`ScriptFault::at_position`] adds the file, line and column.
 //! [`table`] and the functions below it read what several parts of a script share.
 
 use std::fmt;
@@ -85,7 +85,7 @@ impl ScriptFault {
     }
 
     /// Turns the byte into a line and column of `text`.
-    pub(crate) fn placed(self, file: &str, text: &str) -> ScriptError {
+    pub(crate) fn at_position(self, file: &str, text: &str) -> ScriptError {
         let (line, column) = position(text, self.at);
         let place = ScriptPosition { file: file.to_owned(), line, column };
         ScriptError::Malformed { place, message: self.message }
@@ -104,8 +104,9 @@ pub(crate) fn table<'v>(
     what: &str,
     allowed: &[&str],
 ) -> Result<FieldReader<'v>, ScriptFault> {
-    let fields = FieldReader::new(value, "")
-        .map_err(|_| ScriptFault::new(value.at(), format!("{what} {}", value.unfit("a table"))))?;
+    let fields = FieldReader::new(value, "").map_err(|_| {
+        ScriptFault::new(value.offset(), format!("{what} {}", value.mismatch("a table")))
+    })?;
     let Some(unknown) = fields.unknown(allowed).into_iter().next() else { return Ok(fields) };
     let (name, meant) = (&unknown.name, did_you_mean(&unknown.name, allowed));
     let allowed = allowed.join(", ");
@@ -120,7 +121,7 @@ pub(crate) fn tables<'v>(
     written: &str,
 ) -> Result<Vec<FieldValue<'v>>, FieldFault> {
     let wanted = format!("a list of tables, written {written}");
-    let items = |value: FieldValue<'v>| value.items().map_err(|_| value.unfit(&wanted));
+    let items = |value: FieldValue<'v>| value.items().map_err(|_| value.mismatch(&wanted));
     Ok(fields.read(key, items)?.unwrap_or_default())
 }
 

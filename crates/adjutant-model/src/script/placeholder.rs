@@ -41,7 +41,7 @@ pub(crate) fn parse(
     while let Some(start) = rest.find(OPEN) {
         push_fixed(&mut parts, &rest[..start]);
         let mut reader = PlaceholderReader { rest: &rest[start + OPEN.len()..] };
-        match reader.hole() {
+        match reader.read_placeholder() {
             Ok(hole) => parts.push(TemplatePart::Hole(hole)),
             Err(message) => {
                 let opened_at = text.len() - rest.len() + start;
@@ -77,7 +77,7 @@ struct PlaceholderReader<'t> {
 }
 
 impl<'t> PlaceholderReader<'t> {
-    fn hole(&mut self) -> Result<Placeholder, String> {
+    fn read_placeholder(&mut self) -> Result<Placeholder, String> {
         let source = self.source()?;
         let mut filters = Vec::new();
         loop {
@@ -136,7 +136,8 @@ impl<'t> PlaceholderReader<'t> {
             "or" => {
                 self.skip_blanks();
                 Ok(PlaceholderFilter::Or(
-                    self.quoted('"').map_err(|_| wants("or", "text in quotes", "\"none\""))?,
+                    self.quoted('"')
+                        .map_err(|_| missing_argument_text("or", "text in quotes", "\"none\""))?,
                 ))
             }
             "" => Err(self.unexpected(&format!("one of {}", FILTERS.join(", ")))),
@@ -146,13 +147,14 @@ impl<'t> PlaceholderReader<'t> {
 
     fn number(&mut self, filter: &str) -> Result<usize, String> {
         self.skip_blanks();
-        self.word().parse().map_err(|_| wants(filter, "a number of lines", "3"))
+        self.word().parse().map_err(|_| missing_argument_text(filter, "a number of lines", "3"))
     }
 
     fn pattern(&mut self, filter: &str) -> Result<ScriptPattern, String> {
         self.skip_blanks();
-        let source =
-            self.quoted('/').map_err(|_| wants(filter, "a pattern between slashes", "/fn /"))?;
+        let source = self
+            .quoted('/')
+            .map_err(|_| missing_argument_text(filter, "a pattern between slashes", "/fn /"))?;
         ScriptPattern::new(&source)
     }
 
@@ -210,8 +212,8 @@ impl<'t> PlaceholderReader<'t> {
     }
 }
 
-fn wants(filter: &str, argument: &str, example: &str) -> String {
-    format!("`{filter}` wants {argument}: {{{{result | {filter} {example}}}}}")
+fn missing_argument_text(filter: &str, argument: &str, example: &str) -> String {
+    format!("`{filter}` needs {argument}, for example {{{{result | {filter} {example}}}}}")
 }
 
 fn unknown(what: &str, word: &str, names: &[&str]) -> String {

@@ -18,7 +18,7 @@ use adjutant_formats::document::{
 };
 use adjutant_formats::fields::{FieldReader, FieldValue};
 
-use super::entry::{AnswerPace, ScriptEntry, ScriptedEnding, UsageRule};
+use super::entry::{AnswerTiming, ScriptEntry, ScriptedEnding, UsageRule};
 use super::error::{ScriptError, ScriptFault, millis, table, tables};
 use super::select::ScriptIndex;
 use crate::estimate;
@@ -60,7 +60,7 @@ impl ScriptedModel {
             Some(_) | None => return Err(ScriptError::UnknownFormat { path: path.to_owned() }),
         };
         let text = read(path)?;
-        Self::build(&text, parse).map_err(|flaw| flaw.placed(&file, &text)).map(|model| {
+        Self::build(&text, parse).map_err(|flaw| flaw.at_position(&file, &text)).map(|model| {
             let name = format!("script:{file}");
             model.with_name(name)
         })
@@ -68,12 +68,12 @@ impl ScriptedModel {
 
     /// Reads a script from TOML text; the model is named `script:inline`.
     pub fn from_toml(text: &str) -> Result<Self, ScriptError> {
-        Self::build(text, parse_toml).map_err(|flaw| flaw.placed(INLINE, text))
+        Self::build(text, parse_toml).map_err(|flaw| flaw.at_position(INLINE, text))
     }
 
     /// Reads a script from JSON text; the model is named `script:inline`.
     pub fn from_json(text: &str) -> Result<Self, ScriptError> {
-        Self::build(text, parse_unique_json).map_err(|flaw| flaw.placed(INLINE, text))
+        Self::build(text, parse_unique_json).map_err(|flaw| flaw.at_position(INLINE, text))
     }
 
     /// Replaces the model's name.
@@ -118,24 +118,28 @@ impl ScriptedModel {
         progress: &mut (dyn FnMut(TurnProgress<'_>) + Send),
     ) -> AttemptResult {
         if request.context_tokens > self.spec.window {
-            return Err(self.overfull(&request));
+            return Err(self.context_overflow_error(&request));
         }
-        let (number, entry) = self.index.select(&request).ok_or_else(|| self.ended(&request))?;
+        let (number, entry) =
+            self.index.select(&request).ok_or_else(|| self.exhausted_error(&request))?;
         wait(entry.pace.delay).await;
-        let text = entry.text.render(&request).map_err(|reason| self.unfit(number, &reason))?;
+        let text =
+            entry.text.render(&request).map_err(|reason| self.entry_error(number, &reason))?;
         let text = match entry.text_bytes {
-            Some(bytes) => stretched(text, bytes),
+            Some(bytes) => repeat_to_length(text, bytes),
             None => text,
         };
         stream(&text, entry.pace, progress).await;
         match &entry.ending {
             ScriptedEnding::Error(error) => Err(error.clone()),
-            ScriptedEnding::Panic => panic!("the script asks for a panic at {}", self.at(number)),
+            ScriptedEnding::Panic => {
+                panic!("the script asks for a panic at {}", self.entry_location(number))
+            }
             ScriptedEnding::Reply { calls, stop, usage } => {
                 let mut tool_calls = Vec::with_capacity(calls.len());
                 for call in calls {
                     call.render(&request, &mut tool_calls)
-                        .map_err(|reason| self.unfit(number, &reason))?;
+                        .map_err(|reason| self.entry_error(number, &reason))?;
                 }
                 let said = estimate::reply_bytes(&text, &tool_calls);
                 if !tool_calls.is_empty() {
@@ -151,7 +155,7 @@ impl ScriptedModel {
     }
 
     /// Returns the error of a provider whose context window is exceeded.
-    fn overfull(&self, request: &TurnRequest<'_>) -> AttemptError {
+    fn context_overflow_error(&self, request: &TurnRequest<'_>) -> AttemptError {
         let message = format!(
             "the request has about {} tokens, the window holds {}",
             request.context_tokens, self.spec.window
@@ -159,16 +163,16 @@ impl ScriptedModel {
         refusal(ModelErrorKind::ContextExhausted, message)
     }
 
-    fn ended(&self, request: &TurnRequest<'_>) -> AttemptError {
+    fn exhausted_error(&self, request: &TurnRequest<'_>) -> AttemptError {
         let TurnRequest { agent, label, turn, .. } = request;
-        let way_out = if self.index.knows(request) {
-            "add one, or let the one before repeat with times = \"forever\"".to_owned()
+        let way_out = if self.index.has_entry_for(request) {
+            "add one, or repeat the last one with times = \"forever\"".to_owned()
         } else {
             let labels: Vec<_> = self.index.labels().map(|label| format!("`{label}`")).collect();
             match labels.len() {
                 0 => "none of its turns is for this agent".to_owned(),
-                1..=8 => format!("its labels are {}", labels.join(", ")),
-                more => format!("none of its {more} labels fits"),
+                1..=8 => format!("it has turns for the labels {}", labels.join(", ")),
+                more => format!("none of its {more} labels matches"),
             }
         };
         let message =
@@ -176,12 +180,12 @@ impl ScriptedModel {
         refusal(ModelErrorKind::ScriptEnded, message)
     }
 
-    fn unfit(&self, number: usize, reason: &str) -> AttemptError {
-        refusal(ModelErrorKind::BadRequest, format!("{} {reason}", self.at(number)))
+    fn entry_error(&self, number: usize, reason: &str) -> AttemptError {
+        refusal(ModelErrorKind::BadRequest, format!("{} {reason}", self.entry_location(number)))
     }
 
     /// Returns the file and line of an entry.
-    fn at(&self, number: usize) -> String {
+    fn entry_location(&self, number: usize) -> String {
         let line = self.lines.get(number).copied().unwrap_or(0);
         format!("{}:{line}", self.spec.name)
     }
@@ -216,7 +220,8 @@ fn read(path: &Path) -> Result<String, ScriptError> {
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         let text = String::from_utf8_lossy(error.as_bytes());
-        ScriptFault::new(at, "this byte is not UTF-8").placed(&path.display().to_string(), &text)
+        ScriptFault::new(at, "this byte is not UTF-8")
+            .at_position(&path.display().to_string(), &text)
     })
 }
 
@@ -226,7 +231,7 @@ fn read_price(fields: &FieldReader<'_>) -> Result<Option<Price>, ScriptFault> {
     let amount = |key: &str| kinds.read(key, FieldValue::number);
     let required = |key: &str| {
         let missing =
-            || ScriptFault::new(kinds.at(), format!("`price` needs `{key}`, USD per million"));
+            || ScriptFault::new(kinds.offset(), format!("`price` needs `{key}`, USD per million"));
         amount(key)?.ok_or_else(missing)
     };
     Ok(Some(Price {
@@ -253,7 +258,7 @@ fn lines_of(text: &str, entries: &[ScriptEntry]) -> Vec<usize> {
 }
 
 /// Repeats `text` to exactly `bytes` bytes; spaces replace a character that does not fit.
-fn stretched(text: String, bytes: usize) -> String {
+fn repeat_to_length(text: String, bytes: usize) -> String {
     let unit = if text.is_empty() { FILLER } else { &text };
     let mut long = unit.repeat(bytes / unit.len());
     let rest = (0..=bytes - long.len()).rev().find(|end| unit.is_char_boundary(*end));
@@ -263,7 +268,11 @@ fn stretched(text: String, bytes: usize) -> String {
 }
 
 /// Reports the text in equal chunks, with a delay between them.
-async fn stream(text: &str, pace: AnswerPace, progress: &mut (dyn FnMut(TurnProgress<'_>) + Send)) {
+async fn stream(
+    text: &str,
+    pace: AnswerTiming,
+    progress: &mut (dyn FnMut(TurnProgress<'_>) + Send),
+) {
     let mut start = 0;
     for piece in 1..=pace.chunks {
         if piece > 1 {

@@ -98,7 +98,7 @@ impl ScriptIndex {
     }
 
     /// Returns whether the script has any entry for the agent and label of `request`.
-    pub(crate) fn knows(&self, request: &TurnRequest<'_>) -> bool {
+    pub(crate) fn has_entry_for(&self, request: &TurnRequest<'_>) -> bool {
         let track = self.track(request);
         !(track.pinned.is_empty() && track.reactive.is_empty() && track.slots.is_empty())
     }
@@ -220,7 +220,7 @@ fn check_reachable(entries: &[ScriptEntry]) -> Result<(), ScriptFault> {
         let (agent, label) = (entry.agent.as_deref(), entry.label.as_deref());
         let wider = [(agent, label), (agent, None), (None, label), (None, None)];
         if wider.iter().any(|names| endless.contains(names)) {
-            let message = "this turn can never come: one before it repeats \"forever\"";
+            let message = "this turn is never used: an earlier turn repeats \"forever\"";
             return Err(ScriptFault::new(entry.at, message));
         }
         if entry.times == RepeatCount::Forever {

@@ -18,14 +18,14 @@ pub(crate) struct Template {
     pub(crate) parts: Vec<TemplatePart>,
 }
 
-/// A part of a template.
+/// A piece of a scripted text: fixed text or a `{{…}}` placeholder.
 #[derive(Debug)]
 pub(crate) enum TemplatePart {
     Fixed(String),
     Hole(Placeholder),
 }
 
-/// The content of `{{…}}`.
+/// A parsed `{{…}}`: where its text comes from, and the filters applied to it.
 #[derive(Debug)]
 pub(crate) struct Placeholder {
     pub(crate) source: PlaceholderSource,
@@ -109,20 +109,29 @@ impl PlaceholderSource {
                 messages.iter().rev().filter_map(as_result).find(|(of, _)| of == id).map(second)
             }
         };
-        borrowed.map(Cow::Borrowed).ok_or_else(|| self.missing(messages))
+        borrowed.map(Cow::Borrowed).ok_or_else(|| self.missing_value_text(messages))
     }
 
-    fn missing(&self, messages: &[Message]) -> String {
+    fn missing_value_text(&self, messages: &[Message]) -> String {
         let results = messages.iter().filter_map(as_result).count();
         match self {
             Self::NthResult(number) => {
-                format!("wants result {number}, the conversation has {results}")
+                let noun = if results == 1 { "result" } else { "results" };
+                format!(
+                    "uses `{{{{result {number}}}}}`, but the conversation has only {results} tool {noun}"
+                )
             }
-            Self::ResultOf(id) => format!("wants the result of call `{id}`, there is none"),
-            Self::LastResult => "wants a tool result, there is none yet".to_owned(),
-            Self::Prompt => "wants the prompt, no user message is there".to_owned(),
+            Self::ResultOf(id) => format!(
+                "uses `{{{{result {id}}}}}`, but the conversation has no result of a tool call `{id}` yet"
+            ),
+            Self::LastResult => {
+                "uses `{{result}}`, but the conversation has no tool result yet".to_owned()
+            }
+            Self::Prompt => {
+                "uses `{{prompt}}`, but the conversation has no user message".to_owned()
+            }
             Self::Last | Self::Agent | Self::Label | Self::Turn | Self::Quoted(_) => {
-                "wants the last message, the conversation is empty".to_owned()
+                "uses `{{last}}`, but the conversation has no messages".to_owned()
             }
         }
     }
@@ -133,12 +142,12 @@ impl PlaceholderFilter {
         match self {
             Self::Lines => Cow::Owned(text.lines().count().to_string()),
             Self::Bytes => Cow::Owned(text.len().to_string()),
-            Self::FirstLine => cut(text, |text| text.lines().next()),
-            Self::LastLine => cut(text, |text| text.lines().next_back()),
-            Self::Head(count) => Cow::Owned(joined(text.lines().take(*count))),
+            Self::FirstLine => map_text(text, |text| text.lines().next()),
+            Self::LastLine => map_text(text, |text| text.lines().next_back()),
+            Self::Head(count) => Cow::Owned(join_lines(text.lines().take(*count))),
             Self::Tail(count) => {
                 let skipped = text.lines().count().saturating_sub(*count);
-                Cow::Owned(joined(text.lines().skip(skipped)))
+                Cow::Owned(join_lines(text.lines().skip(skipped)))
             }
             Self::Count(pattern) => Cow::Owned(pattern.count(&text).to_string()),
             Self::Match(pattern) => {
@@ -149,7 +158,7 @@ impl PlaceholderFilter {
                 Cow::Owned(found.join(", "))
             }
             Self::Grep(pattern) => {
-                Cow::Owned(joined(text.lines().filter(|line| pattern.is_match(line))))
+                Cow::Owned(join_lines(text.lines().filter(|line| pattern.is_match(line))))
             }
             Self::Or(other) if text.is_empty() => Cow::Owned(other.clone()),
             Self::Or(_) => text,
@@ -158,14 +167,14 @@ impl PlaceholderFilter {
 }
 
 /// Takes a part of a text without copying a borrowed one.
-fn cut<'a>(text: Cow<'a, str>, part: impl Fn(&str) -> Option<&str>) -> Cow<'a, str> {
+fn map_text<'a>(text: Cow<'a, str>, part: impl Fn(&str) -> Option<&str>) -> Cow<'a, str> {
     match text {
         Cow::Borrowed(text) => Cow::Borrowed(part(text).unwrap_or_default()),
         Cow::Owned(text) => Cow::Owned(part(&text).unwrap_or_default().to_owned()),
     }
 }
 
-fn joined<'a>(lines: impl Iterator<Item = &'a str>) -> String {
+fn join_lines<'a>(lines: impl Iterator<Item = &'a str>) -> String {
     let mut text = String::new();
     for (index, line) in lines.enumerate() {
         if index > 0 {

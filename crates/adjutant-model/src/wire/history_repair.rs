@@ -32,7 +32,7 @@ impl HistoryRepair {
                 if is_tidy(tool_calls) {
                     return Cow::Borrowed(message);
                 }
-                let tool_calls = tidied(tool_calls);
+                let tool_calls = repair_calls(tool_calls);
                 self.ids = tool_calls.iter().map(|call| call.id.clone()).collect();
                 // The raw reply has the same faults, so it is dropped.
                 Cow::Owned(Message::Assistant {
@@ -81,7 +81,7 @@ fn is_id(text: &str) -> bool {
     !text.is_empty() && text.chars().all(is_letter)
 }
 
-fn tidied(calls: &[ToolCall]) -> Vec<ToolCall> {
+fn repair_calls(calls: &[ToolCall]) -> Vec<ToolCall> {
     let mut seen = BTreeSet::new();
     let tidy = |(place, call): (usize, &ToolCall)| {
         let fits = |letter: char| if is_letter(letter) { letter } else { '_' };

@@ -67,7 +67,7 @@ impl fmt::Display for Wire {
 
 /// Returned for an unknown name of a wire format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{word}` is no wire; known are anthropic, chat, responses, gemini{}", meant(.nearest))]
+#[error("`{word}` is not a wire format; known are anthropic, chat, responses, gemini{}", suggestion_text(.nearest))]
 pub struct UnknownWire {
     /// The word.
     pub word: String,
@@ -75,7 +75,7 @@ pub struct UnknownWire {
     pub nearest: Option<&'static str>,
 }
 
-fn meant(nearest: &Option<&'static str>) -> String {
+fn suggestion_text(nearest: &Option<&'static str>) -> String {
     nearest.map(|word| format!("; did you mean {word}")).unwrap_or_default()
 }
 

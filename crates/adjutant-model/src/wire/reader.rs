@@ -3,7 +3,7 @@
 use adjutant_core::{AttemptError, AttemptResult, ModelErrorKind};
 
 use super::surrogates::SurrogateJoiner;
-use crate::errors::{plain, truncated};
+use crate::errors::{error_of_kind, truncated};
 use crate::model::TurnProgress;
 use crate::sse::{LineTooLong, MAX_LINE_BYTES, SseDecoder};
 
@@ -23,11 +23,11 @@ pub(super) trait AnswerFold: Send + std::fmt::Debug {
     ) -> Result<(), AttemptError>;
 
     /// Returns whether the provider's end event has arrived.
-    fn ended(&self) -> bool;
+    fn has_ended(&self) -> bool;
 
     /// Returns whether further events could matter.
     fn wants_more(&self) -> bool {
-        !self.ended()
+        !self.has_ended()
     }
 
     /// Returns the reply; called once at the end of the stream.
@@ -59,7 +59,7 @@ impl AnswerReader {
     /// Processes the next bytes and returns whether the answer is complete.
     ///
     /// In an API without an end event, the answer is complete only when the connection closes normally.
-    pub fn feed(
+    pub fn push_bytes(
         &mut self,
         chunk: &[u8],
         progress: &mut (dyn FnMut(TurnProgress<'_>) + Send),
@@ -69,7 +69,7 @@ impl AnswerReader {
             return Err(too_large("the answer is larger", MAX_STREAM_BYTES));
         }
         let (fold, mender, began) = (&mut self.fold, &mut self.mender, &mut self.began);
-        self.decoder.feed(chunk, &mut |data| {
+        self.decoder.push_bytes(chunk, &mut |data| {
             *began = true;
             // Events after the end are ignored.
             if fold.wants_more() { fold.event(&mender.mend(data), progress) } else { Ok(()) }
@@ -80,9 +80,9 @@ impl AnswerReader {
     /// Returns the result after the last bytes.
     pub fn finish(mut self) -> AttemptResult {
         if !self.began {
-            return Err(truncated("the answer held not a single event; is the base URL right?"));
+            return Err(truncated("the answer contained no event; check the base URL"));
         }
-        if !self.fold.ended() {
+        if !self.fold.has_ended() {
             return Err(truncated("the stream broke off before its end"));
         }
         self.fold.finish()
@@ -96,7 +96,7 @@ impl From<LineTooLong> for AttemptError {
 }
 
 fn too_large(what: &str, limit: usize) -> AttemptError {
-    plain(ModelErrorKind::BadRequest, &format!("{what} than {} MiB", limit >> 20))
+    error_of_kind(ModelErrorKind::BadRequest, &format!("{what} than {} MiB", limit >> 20))
 }
 
 /// Parses an event; unexpected JSON means a broken stream.

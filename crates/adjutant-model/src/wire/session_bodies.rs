@@ -19,20 +19,20 @@ pub(crate) struct SessionBodies {
 impl SessionBodies {
     /// Returns the body of a request; serializes only what is new since the session's previous request.
     pub(crate) fn write(&self, codec: &WireCodec, request: &TurnRequest<'_>) -> Bytes {
-        let taken = self.kept().remove(&request.session);
+        let taken = self.lock_bodies().remove(&request.session);
         let mut kept = taken.unwrap_or_default();
         codec.encode(&mut kept, request);
         let body = kept.body();
-        self.kept().insert(request.session, kept);
+        self.lock_bodies().insert(request.session, kept);
         body
     }
 
     /// Drops the body of a session.
     pub(crate) fn forget(&self, session: SessionId) {
-        self.kept().remove(&session);
+        self.lock_bodies().remove(&session);
     }
 
-    fn kept(&self) -> MutexGuard<'_, BTreeMap<SessionId, SessionBody>> {
+    fn lock_bodies(&self) -> MutexGuard<'_, BTreeMap<SessionId, SessionBody>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -45,7 +45,7 @@ impl SurrogateJoiner {
                 copied = at + LENGTH;
                 let opens = data[..at].ends_with(b"\"");
                 let closes = data[copied..].starts_with(b"\"");
-                self.half(kind, &data[at..copied], opens, closes, &mut mended);
+                self.push_half(kind, &data[at..copied], opens, closes, &mut mended);
             }
             at += width;
         }
@@ -57,7 +57,7 @@ impl SurrogateJoiner {
     }
 
     /// Holds back a first half at the end of a text and completes a second half at the start of one.
-    fn half(
+    fn push_half(
         &mut self,
         kind: JsonEscape,
         half: &[u8],

@@ -14,7 +14,7 @@ fn vars(pairs: &'static [(&'static str, &'static str)]) -> ModelSources {
 }
 
 #[test]
-fn the_table_makes_sense() {
+fn the_figures_of_the_catalogue_are_consistent() {
     let mut names = std::collections::BTreeSet::new();
     for entry in catalogue().iter() {
         assert!(names.insert(entry.name()), "{} is listed twice", entry.name());
@@ -33,7 +33,7 @@ fn the_table_makes_sense() {
 }
 
 #[test]
-fn a_dated_name_is_found_and_an_unknown_one_gets_careful_figures() {
+fn a_dated_name_is_found_and_an_unknown_one_gets_conservative_figures() {
     let find = |model| catalogue().find("anthropic", model).map(|entry| entry.model);
     assert_eq!(find("claude-haiku-4-5-20251001"), Some("claude-haiku-4-5"));
     assert_eq!(find("claude-haiku-4-5"), Some("claude-haiku-4-5"));
@@ -45,7 +45,7 @@ fn a_dated_name_is_found_and_an_unknown_one_gets_careful_figures() {
 }
 
 #[test]
-fn a_person_s_own_figures_win() {
+fn configured_figures_override_the_catalogue() {
     let price = Price { input: 1.0, output: 2.0, cache_read: 0.0, cache_write: 0.0 };
     let own_price =
         PriceOverride { input: Some(1.0), output: Some(2.0), ..PriceOverride::default() };
@@ -148,7 +148,7 @@ fn a_bare_model_name_suggests_the_providers_that_have_it_or_the_nearest_names() 
 }
 
 #[test]
-fn what_cannot_be_opened_says_why() {
+fn a_model_that_cannot_be_opened_says_why() {
     let local = |base_url: &str, key: Option<&str>| ProviderConfig {
         name: "home".to_owned(),
         wire: Wire::Chat,
@@ -181,14 +181,14 @@ fn what_cannot_be_opened_says_why() {
     `qwen3` is not provider/model; write it as in anthropic/claude-sonnet-5-5
     no provider `antropic`, did you mean anthropic; known are anthropic, openai, gemini, openrouter, ollama
     no provider `nobody`; known are anthropic, openai, gemini, openrouter, ollama
-    the model name `../../admin` has characters that no model has
-    the model name `a b` has characters that no model has
+    the model name `../../admin` contains characters that are not allowed in a model name
+    the model name `a b` contains characters that are not allowed in a model name
     the base URL of provider home is neither http nor https
     the base URL of provider home is no address
     the base URL of provider home is neither http nor https
     the base URL of provider home holds a user name or password; keys go elsewhere
     the base URL of provider home is no address
-    the key of provider home has characters that no key has
+    the key of provider home contains characters that are not allowed in a key
     "##);
     assert_eq!(
         open_model("openai/gpt-5", &bare).unwrap_err(),

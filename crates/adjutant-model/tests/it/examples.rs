@@ -29,7 +29,7 @@ async fn the_minimal_example_reports_what_it_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_faults_example_shows_each_trouble() {
+async fn the_faults_example_shows_each_kind_of_fault() {
     let model = example("faults.toml");
     let mut flaky = Child::new("flaky");
     for attempt in [1, 2] {

@@ -51,7 +51,7 @@ async fn ask(model: &dyn Model, number: u8) -> AttemptResult {
 }
 
 #[tokio::test]
-async fn each_api_is_asked_at_its_address_with_its_key_and_answers() {
+async fn each_api_gets_the_request_at_its_address_with_its_key() {
     for (wire, stream) in recorded() {
         let server = Server::start([Act::Stream(stream, 7)]).await;
         let reply = ask(&*model(&server, wire), 1).await.unwrap();
@@ -105,7 +105,7 @@ async fn dropping_a_turn_closes_its_connection_at_once() {
 }
 
 #[tokio::test]
-async fn silence_before_and_inside_an_answer_ends_it_as_idle() {
+async fn silence_before_or_inside_an_answer_is_an_idle_error() {
     for act in [Act::Mute, Act::Silent("data: {\"choices\":[]}\n\n")] {
         let server = Server::start([act]).await;
         let timeouts =
@@ -119,7 +119,7 @@ async fn silence_before_and_inside_an_answer_ends_it_as_idle() {
 }
 
 #[tokio::test]
-async fn a_connection_that_breaks_is_no_answer_even_right_before_the_end() {
+async fn a_connection_that_breaks_right_before_the_end_is_an_error() {
     for (wire, stream) in recorded() {
         // Without the end of the transfer, and without the end of the last event.
         let whole = Server::start([Act::Cut(stream)]).await;
@@ -140,7 +140,7 @@ async fn a_connection_that_breaks_is_no_answer_even_right_before_the_end() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_a_network_error_without_an_address_s_secrets() {
+async fn a_closed_port_is_a_network_error_that_hides_secrets_of_the_url() {
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let place = closed.local_addr().unwrap();
     let url = format!("http://{place}/?token={FAKE}");
@@ -158,7 +158,7 @@ async fn nobody_there_is_a_network_error_without_an_address_s_secrets() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_encrypt_is_no_encrypted_server() {
+async fn an_https_url_of_a_plain_http_server_is_a_network_error() {
     // Also proves that a client with TLS can be made at all; the first one reads the roots.
     let server = Server::start([]).await;
     let mut encrypted = sources(&server, Wire::Chat).provider("home").unwrap().clone();
@@ -170,7 +170,7 @@ async fn a_server_that_does_not_encrypt_is_no_encrypted_server() {
 }
 
 #[tokio::test]
-async fn rejections_are_told_apart_and_never_show_the_key() {
+async fn rejections_are_classified_and_never_show_the_key() {
     const OVERLOADED: &str =
         r#"{"type":"error","error":{"type":"overloaded_error","message":"fake-key-for-tests"}}"#;
     for (act, kind, message, wish) in [
@@ -218,7 +218,7 @@ async fn rejections_are_told_apart_and_never_show_the_key() {
 }
 
 #[tokio::test]
-async fn after_a_wish_to_wait_every_session_of_the_provider_waits() {
+async fn after_a_retry_delay_every_session_of_the_provider_waits() {
     let limited =
         Act::Status(429, "retry-after-ms: 80\r\n", r#"{"error":{"type":"rate_limit_error"}}"#);
     let server = Server::start([limited, Act::Stream(ANTHROPIC, 999)]).await;
@@ -233,7 +233,7 @@ async fn after_a_wish_to_wait_every_session_of_the_provider_waits() {
 }
 
 #[tokio::test]
-async fn what_was_kept_of_a_session_is_forgotten_when_told() {
+async fn forget_drops_the_cached_request_of_a_session() {
     let server = Server::start(vec![Act::Stream(CHAT, 999); 2]).await;
     let model = model(&server, Wire::Chat);
     ask(&*model, 1).await.unwrap();

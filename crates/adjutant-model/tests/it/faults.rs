@@ -36,7 +36,7 @@ async fn an_error_carries_its_message_and_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_may_break_off_after_some_text() {
+async fn a_scripted_stream_can_break_off_after_some_text() {
     let model = script("[[turn]]\ntext = 'half an ans'\nchunks = 2\nerror = 'truncated'");
     let mut child = Child::new("any");
     assert_eq!(child.try_turn(&model).await.unwrap_err().kind, ModelErrorKind::Truncated);
@@ -44,7 +44,7 @@ async fn a_stream_may_break_off_after_some_text() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_larger_than_the_window_is_answered_as_a_provider_would() {
+async fn a_request_larger_than_the_window_is_a_context_exhausted_error() {
     let model = script("window = 1000\n[[turn]]\ntext = 'on'\ntimes = 'forever'");
     let mut child = Child::new("any");
     child.told("read", &"x".repeat(3974));
@@ -56,7 +56,7 @@ async fn a_request_larger_than_the_window_is_answered_as_a_provider_would() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_that_stays_takes_its_turn() {
+async fn a_permanent_error_uses_up_its_turn() {
     let model = script("turn = [{ error = 'context_exhausted' }, { text = 'after' }]");
     let mut child = Child { attempt: 2, ..Child::new("any") };
     assert_eq!(child.try_turn(&model).await.unwrap_err().kind, ModelErrorKind::ContextExhausted);
@@ -65,7 +65,7 @@ async fn an_error_that_stays_takes_its_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_may_be_cut_or_refused() {
+async fn a_script_can_truncate_or_refuse_an_answer() {
     for (word, stop) in [("max_output", StopReason::MaxOutput), ("refused", StopReason::Refused)] {
         let model = script(&format!("[[turn]]\ntext = 'x'\nstop = '{word}'"));
         assert_eq!(Child::new("any").try_turn(&model).await.unwrap().stop, stop);
@@ -74,6 +74,6 @@ async fn an_answer_may_be_cut_or_refused() {
 
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = "the script asks for a panic at script:inline:1")]
-async fn a_panic_is_a_panic() {
+async fn a_scripted_panic_panics() {
     let _ = Child::new("any").try_turn(&script("[[turn]]\npanic = true")).await;
 }

@@ -167,7 +167,7 @@ pub(crate) fn codec(wire: Wire) -> WireCodec {
     }
 }
 
-/// Reads a stream in the given pieces and returns what came of it, and what was heard meanwhile.
+/// Reads a stream in the given pieces and returns the reply and the text that was reported as progress.
 pub(crate) fn read_heard<'a>(
     wire: Wire,
     pieces: impl IntoIterator<Item = &'a [u8]>,
@@ -180,7 +180,7 @@ pub(crate) fn read_heard<'a>(
         TurnProgress::Waiting { .. } => panic!("nobody asked for a pause"),
     };
     for piece in pieces {
-        match reader.feed(piece, &mut progress) {
+        match reader.push_bytes(piece, &mut progress) {
             Ok(true) => break,
             Ok(false) => {}
             Err(error) => return (Err(error), heard),

@@ -1,4 +1,4 @@
-//! Scripts that are wrong: what is said, and where.
+//! Invalid scripts: the errors and their positions.
 
 use std::error::Error;
 use std::fs;
@@ -16,7 +16,7 @@ fn complaints(scripts: &[&str]) -> String {
 }
 
 #[test]
-fn broken_toml_is_placed() {
+fn invalid_toml_is_reported_with_its_position() {
     insta::assert_snapshot!(complaints(&[
         "[[turn]\ntext = 'x'",
         "[[turn]]\ntext = ",
@@ -95,7 +95,7 @@ fn wrong_types_and_ranges_say_what_is_allowed() {
 }
 
 #[test]
-fn combinations_that_mean_nothing_are_refused() {
+fn contradictory_keys_are_refused() {
     insta::assert_snapshot!(complaints(&[
         "[[turn]]\nlabel = 'x'",
         "[[turn]]\ntext = 'x'\nturn = 2\ntimes = 2",
@@ -107,16 +107,16 @@ fn combinations_that_mean_nothing_are_refused() {
     ]), @r#"
     script:1:1: this turn says nothing: give it text, text_bytes, call, error or panic (text = "" is an empty answer)
     script:4:9: `times` needs a place in the sequence: an entry with `turn` answers that turn, one with `last` whenever it matches
-    script:3:11: `message` belongs to an `error`, there is none
-    script:3:8: `stop` cannot stand beside `error`
-    script:3:9: `error` cannot stand beside `panic`
+    script:3:11: `message` is only allowed beside `error`
+    script:3:8: `stop` is not allowed beside `error`
+    script:3:9: `error` is not allowed beside `panic`
     script:5:12: give `args` or `raw_args`, not both
-    script:5:1: this turn can never come: one before it repeats "forever"
+    script:5:1: this turn is never used: an earlier turn repeats "forever"
     "#);
 }
 
 #[test]
-fn an_unreachable_turn_is_only_one_that_nobody_can_reach() {
+fn a_turn_after_an_endless_turn_of_one_label_is_accepted() {
     let toml = "[[turn]]\nlabel = 'a'\ntext = 'x'\ntimes = 'forever'\n[[turn]]\ntext = 'y'";
     assert!(ScriptedModel::from_toml(toml).is_ok());
 }
@@ -146,12 +146,12 @@ fn placeholders_and_patterns_are_checked_at_load() {
     script:2:9: expected `}}` or `|` in the placeholder, found `.`
     script:2:9: expected `}}` or `|` in the placeholder, found the end of the text
     script:2:9: expected one of prompt, last, result, agent, label, turn in the placeholder, found `}`
-    script:2:9: `head` wants a number of lines: {{result | head 3}}
-    script:2:9: `count` wants a pattern between slashes: {{result | count /fn /}}
+    script:2:9: `head` needs a number of lines, for example {{result | head 3}}
+    script:2:9: `count` needs a pattern between slashes, for example {{result | count /fn /}}
     script:2:9: `(` is not a pattern: unclosed group
     script:2:9: a pattern has 1 to 1000 bytes, found 0
-    script:2:9: `or` wants text in quotes: {{result | or "none"}}
-    script:2:9: `match` wants a pattern between slashes: {{result | match /fn /}}
+    script:2:9: `or` needs text in quotes, for example {{result | or "none"}}
+    script:2:9: `match` needs a pattern between slashes, for example {{result | match /fn /}}
     script:3:8: `[a-` is not a pattern: unclosed character class
     script:3:8: `((a{1000}){1000}){1000}` is not a pattern: Compiled regex exceeds size limit of 10485760 bytes.
     script:4:19: unknown placeholder `nothing` (one of prompt, last, result, agent, label, turn)
@@ -159,7 +159,7 @@ fn placeholders_and_patterns_are_checked_at_load() {
 }
 
 #[test]
-fn broken_json_is_placed_too() {
+fn invalid_json_is_reported_with_its_position() {
     let complaint = |json: &str| ScriptedModel::from_json(json).unwrap_err().to_string();
     let deep = format!("{{\"turn\": {}{}}}", "[".repeat(100), "]".repeat(100));
     let lines: Vec<_> = [
@@ -188,7 +188,7 @@ fn broken_json_is_placed_too() {
 }
 
 #[test]
-fn a_file_that_is_no_script_is_named() {
+fn an_invalid_script_file_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     fs::write(path("latin1.toml"), b"[[turn]]\ntext = '\xe4'").unwrap();
@@ -223,7 +223,7 @@ const JSON: &str = r#"{"turn": [{"last": "\\d+", "text": "é {{result | count /a
     "call": [{"tool": "Read", "args": {"deep": [1, {"x": "{{prompt}}"}]}}]}]}"#;
 
 proptest! {
-    /// However a script is damaged, loading it says something and does not panic.
+    /// Loading a damaged script returns a script or an error and does not panic.
     #[test]
     fn a_damaged_script_never_panics(at in 0..2500_usize, cut in 0..40_usize, put in "[\\PC\n]{0,6}") {
         for text in [TOML, JSON] {

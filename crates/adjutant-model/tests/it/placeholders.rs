@@ -23,7 +23,7 @@ async fn fill(template: &str) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_source_and_filter_gives_what_the_reference_says() {
+async fn each_source_and_filter_works_as_documented() {
     let cases = [
         ("plain", "plain"),
         ("{{prompt | first_line}}", "Look around."),
@@ -56,7 +56,7 @@ async fn each_source_and_filter_gives_what_the_reference_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn texts_deep_in_the_arguments_are_filled_too() {
+async fn placeholders_in_nested_arguments_are_filled_too() {
     let model = script(
         r#"
         [[turn]]
@@ -72,10 +72,16 @@ async fn texts_deep_in_the_arguments_are_filled_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_result_that_is_not_there_is_an_error_with_its_line() {
+async fn a_missing_result_is_an_error_with_its_line() {
     for (template, complaint) in [
-        ("{{result 2}}", "script:inline:2 wants result 2, the conversation has 1"),
-        ("{{result nine}}", "script:inline:2 wants the result of call `nine`, there is none"),
+        (
+            "{{result 2}}",
+            "script:inline:2 uses `{{result 2}}`, but the conversation has only 1 tool result",
+        ),
+        (
+            "{{result nine}}",
+            "script:inline:2 uses `{{result nine}}`, but the conversation has no result of a tool call `nine` yet",
+        ),
     ] {
         let model = script(&format!("\n[[turn]]\ntext = '{template}'"));
         let mut child = Child::new("any");
@@ -85,7 +91,10 @@ async fn a_result_that_is_not_there_is_an_error_with_its_line() {
     }
     let model = script("[[turn]]\ntext = '{{result}}'");
     let error = Child::new("any").try_turn(&model).await.unwrap_err();
-    assert_eq!(error.message, "script:inline:1 wants a tool result, there is none yet");
+    assert_eq!(
+        error.message,
+        "script:inline:1 uses `{{result}}`, but the conversation has no tool result yet"
+    );
     let empty = Child { messages: Vec::<Message>::new(), ..Child::new("any") };
     for template in ["{{prompt}}", "{{last}}"] {
         let model = script(&format!("[[turn]]\ntext = '{template}'"));
@@ -94,7 +103,7 @@ async fn a_result_that_is_not_there_is_an_error_with_its_line() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_answer_changes_when_the_file_does() {
+async fn a_changed_result_changes_the_answer() {
     let model = script("[[turn]]\ntext = 'It has {{result | lines}} lines.'");
     for (content, expected) in [("a\nb", "It has 2 lines."), ("a\nb\nc", "It has 3 lines.")] {
         let mut child = Child::new("any");

@@ -41,7 +41,7 @@ fn result(id: &str, content: &str, is_error: bool) -> Message {
     Message::Tool { tool_call_id: id.to_owned(), content: content.to_owned(), is_error }
 }
 
-/// The conversation after the recorded answer's tools have run, and a word from the engine.
+/// The conversation after the tools of the recorded answer have run, and a message of the engine.
 fn talk(wire: Wire, stream: &str) -> Vec<Message> {
     let reply = reply(wire, stream);
     let ids: Vec<String> = reply.tool_calls.iter().map(|call| call.id.clone()).collect();
@@ -77,7 +77,7 @@ fn golden(wire: Wire) -> String {
 }
 
 #[test]
-fn anthropic_gets_its_thinking_back_and_two_cache_markers() {
+fn anthropic_requests_return_thinking_and_have_two_cache_markers() {
     insta::assert_snapshot!(golden(Wire::Anthropic), @r##"
     {"model":"test-model","stream":true,"system":[{"type":"text","text":"Be brief.","cache_control":{"type":"ephemeral"}}],
     "tools":[{"name":"Read","description":"Read things.","input_schema":{"type":"object","properties":{"path":{"type":"string"}}}},
@@ -95,7 +95,7 @@ fn anthropic_gets_its_thinking_back_and_two_cache_markers() {
 }
 
 #[test]
-fn chat_servers_get_what_they_all_know() {
+fn chat_requests_use_only_widely_supported_fields() {
     insta::assert_snapshot!(golden(Wire::Chat), @r##"
     {"model":"test-model","stream":true,"stream_options":{"include_usage":true},"tools":[{"type":"function","function":{"name":"Read","description":"Read things.","parameters":{"type":"object","properties":{"path":{"type":"string"}}}}},
     {"type":"function","function":{"name":"Glob","description":"Glob things.","parameters":{"type":"object","properties":{"path":{"type":"string"}}}}}],
@@ -111,7 +111,7 @@ fn chat_servers_get_what_they_all_know() {
 }
 
 #[test]
-fn responses_gets_its_items_back() {
+fn responses_requests_return_the_items_of_the_provider() {
     insta::assert_snapshot!(golden(Wire::Responses), @r##"
     {"model":"test-model","stream":true,"store":false,"include":["reasoning.encrypted_content"],
     "instructions":"Be brief.","tools":[{"type":"function","name":"Read","description":"Read things.","parameters":{"type":"object","properties":{"path":{"type":"string"}}},"strict":false},
@@ -130,7 +130,7 @@ fn responses_gets_its_items_back() {
 }
 
 #[test]
-fn gemini_gets_its_signatures_back_on_the_same_parts() {
+fn gemini_requests_return_signatures_on_the_same_parts() {
     insta::assert_snapshot!(golden(Wire::Gemini), @r##"
     {"systemInstruction":{"parts":[{"text":"Be brief."}]},"tools":[{"functionDeclarations":[{"name":"Read","description":"Read things.","parametersJsonSchema":{"type":"object","properties":{"path":{"type":"string"}}}},
     {"name":"Glob","description":"Glob things.","parametersJsonSchema":{"type":"object","properties":{"path":{"type":"string"}}}}]}],
@@ -146,7 +146,7 @@ fn gemini_gets_its_signatures_back_on_the_same_parts() {
 }
 
 #[test]
-fn settings_are_spelt_as_each_api_wants_them() {
+fn settings_are_written_in_the_form_of_each_api() {
     let settings = ModelSettings {
         effort: Some(ReasoningEffort::High),
         format: Some(OutputFormat { name: "report".into(), schema: json!({"type":"object"}) }),
@@ -167,7 +167,7 @@ fn settings_are_spelt_as_each_api_wants_them() {
     "##);
 }
 
-/// Walks through a conversation and hands each request's body to `check`, next to the one before.
+/// Walks through a conversation and passes each request body and the previous one to `check`.
 fn walk(wire: Wire, mut check: impl FnMut(&str, usize, &str)) {
     let (_, stream) = recorded().into_iter().find(|(of, _)| *of == wire).unwrap();
     let (codec, tools) = (codec(wire), tools());
@@ -188,7 +188,7 @@ fn walk(wire: Wire, mut check: impl FnMut(&str, usize, &str)) {
 }
 
 #[test]
-fn each_request_begins_with_the_one_before_save_for_its_tail() {
+fn each_request_starts_with_the_previous_one_except_for_its_tail() {
     for wire in Wire::ALL {
         walk(wire, |old, stable, new| {
             assert_eq!(&old[..stable], &new[..stable], "{wire}");
@@ -200,7 +200,7 @@ fn each_request_begins_with_the_one_before_save_for_its_tail() {
 }
 
 #[test]
-fn the_same_conversation_in_one_step_or_in_many_is_the_same_bytes() {
+fn a_conversation_encodes_to_the_same_bytes_in_one_step_or_many() {
     // `walk` compares with a fresh body at each step; here a retry and a forgotten past are added.
     for wire in Wire::ALL {
         let (codec, tools) = (codec(wire), tools());
@@ -238,7 +238,7 @@ fn tools_that_are_withdrawn_stay_listed_and_may_not_be_called() {
 }
 
 #[test]
-fn another_model_s_secrets_and_calls_that_were_not_made_are_left_out() {
+fn opaque_parts_of_another_model_and_calls_not_made_are_left_out() {
     for (wire, stream) in recorded() {
         let mut messages = talk(wire, stream);
         let other = WireCodec { model: "other-model".to_owned(), ..codec(wire) };
@@ -253,7 +253,7 @@ fn another_model_s_secrets_and_calls_that_were_not_made_are_left_out() {
 }
 
 #[test]
-fn empty_and_broken_messages_become_something_an_api_takes() {
+fn empty_and_malformed_messages_are_encoded_validly() {
     let broken = ToolCall {
         id: "c1".into(),
         name: "Read".into(),

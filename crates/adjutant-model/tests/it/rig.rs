@@ -66,7 +66,7 @@ impl Child {
         model.turn(request, &mut note).await
     }
 
-    /// Asks for the current turn, which must succeed, and goes on to the next.
+    /// Asks for the current turn, which must succeed, and advances to the next.
     pub(crate) async fn ask(&mut self, model: &ScriptedModel) -> ModelReply {
         let reply = self.try_turn(model).await.unwrap_or_else(|error| panic!("{error}"));
         let ModelReply { text, tool_calls, opaque, .. } = reply.clone();

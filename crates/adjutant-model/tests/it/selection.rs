@@ -10,7 +10,7 @@ async fn check(toml: &str, label: &str, turns: u32) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn turns_are_taken_in_file_order_and_then_end() {
+async fn turns_are_used_in_file_order_until_the_script_ends() {
     let toml = r#"
         turn = [{ text = "one" }, { text = "two", times = 2 }, { text = "three" }]
     "#;
@@ -19,7 +19,7 @@ async fn turns_are_taken_in_file_order_and_then_end() {
     2: two
     3: two
     4: three
-    5: script ended: script has no turn 5 for label `any` (agent `scout`); add one, or let the one before repeat with times = "forever"
+    5: script ended: script has no turn 5 for label `any` (agent `scout`); add one, or repeat the last one with times = "forever"
     "#);
 }
 
@@ -45,7 +45,7 @@ async fn a_pinned_turn_is_left_out_of_the_sequence() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn labels_and_agents_keep_children_apart() {
+async fn labels_and_agents_select_the_turns_of_each_child() {
     let toml = r#"
         [[turn]]
         label = "security"
@@ -69,9 +69,9 @@ async fn labels_and_agents_keep_children_apart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_label_the_script_does_not_know_is_told_which_it_knows() {
+async fn an_unknown_label_is_an_error_that_lists_the_known_ones() {
     let toml = r#"turn = [{ label = "docs", text = "a" }, { label = "api", text = "b" }]"#;
-    insta::assert_snapshot!(check(toml, "security", 1).await, @"1: script ended: script has no turn 1 for label `security` (agent `scout`); its labels are `api`, `docs`");
+    insta::assert_snapshot!(check(toml, "security", 1).await, @"1: script ended: script has no turn 1 for label `security` (agent `scout`); it has turns for the labels `api`, `docs`");
 }
 
 #[tokio::test(start_paused = true)]
@@ -104,7 +104,7 @@ async fn a_pinned_pattern_that_does_not_match_leaves_the_turn_to_the_sequence() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn passing_errors_answer_attempts_and_take_no_turn() {
+async fn transient_errors_answer_attempts_and_use_up_no_turn() {
     let model = script(
         r#"
         [[turn]]
@@ -134,7 +134,7 @@ async fn passing_errors_answer_attempts_and_take_no_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_that_nothing_follows_stands() {
+async fn an_error_without_a_next_turn_repeats() {
     let model = script(r#"turn = [{ error = "overloaded" }]"#);
     for attempt in [1, 2, 99] {
         let mut child = Child { attempt, ..Child::new("any") };

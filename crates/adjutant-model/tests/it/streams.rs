@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::golden::{codec, read, read_heard, recorded, reply};
 
 #[test]
-fn every_api_tells_the_same_story() {
+fn the_recorded_stream_of_every_api_gives_the_same_reply() {
     for (wire, stream) in recorded() {
         let (reply, heard) = read_heard(wire, [stream.as_bytes()]);
         let reply = reply.unwrap();
@@ -44,7 +44,7 @@ fn a_stream_cut_at_any_byte_is_never_an_answer() {
 }
 
 #[test]
-fn where_chunks_are_cut_changes_nothing() {
+fn chunk_boundaries_do_not_change_the_reply() {
     for (wire, stream) in recorded() {
         let whole = read(wire, stream);
         let bytes = stream.as_bytes();
@@ -74,7 +74,7 @@ data: [DONE]
 }
 
 #[test]
-fn what_must_come_back_is_kept_whole_and_marked_with_its_owner() {
+fn opaque_parts_are_kept_whole_with_their_wire_and_model() {
     for (wire, stream) in recorded() {
         let opaque = reply(wire, stream).opaque;
         let Some(opaque) = opaque else {
@@ -95,7 +95,7 @@ fn chat(delta: &str, finish: &str) -> String {
 }
 
 #[test]
-fn thinking_that_a_chat_server_sends_goes_back_in_one_piece() {
+fn thinking_of_a_chat_server_is_sent_back_in_one_piece() {
     let stream = "data: {\"choices\":[{\"delta\":{\"reasoning\":\"a\",\"reasoning_details\":[{\"type\":\"reasoning.text\",\"index\":0,\"text\":\"a\"}]}}]}\n\n".to_owned()
         + "data: {\"choices\":[{\"delta\":{\"reasoning_details\":[{\"type\":\"reasoning.text\",\"index\":0,\"text\":\"b\",\"signature\":\"s\"}]}}]}\n\n"
         + &chat(r#"{"content":"hi"}"#, r#""stop""#);
@@ -105,7 +105,7 @@ fn thinking_that_a_chat_server_sends_goes_back_in_one_piece() {
     let stream = chat(r#"{"reasoning_content":"hm","content":"hi"}"#, r#""stop""#);
     let opaque = reply(Wire::Chat, &stream).opaque.unwrap();
     assert_eq!(opaque["content"], json!([{"reasoning_content": "hm"}]));
-    // Thinking that was on and said nothing is still wanted back.
+    // Empty thinking must be sent back too.
     let stream = chat(r#"{"reasoning_content":"","content":"hi"}"#, r#""stop""#);
     let opaque = reply(Wire::Chat, &stream).opaque.unwrap();
     assert_eq!(opaque["content"], json!([{"reasoning_content": ""}]));
@@ -114,7 +114,7 @@ fn thinking_that_a_chat_server_sends_goes_back_in_one_piece() {
 }
 
 #[test]
-fn a_character_that_a_server_cut_in_two_is_one_again() {
+fn a_character_split_between_chunks_is_joined() {
     let delta = |delta: &str| format!("data: {{\"choices\":[{{\"delta\":{delta}}}]}}\n\n");
     let call = |piece: &str| {
         delta(&format!(
@@ -133,7 +133,7 @@ fn a_character_that_a_server_cut_in_two_is_one_again() {
 }
 
 #[test]
-fn an_event_or_an_answer_without_end_names_the_limit_it_passed() {
+fn an_endless_event_or_answer_is_an_error_that_names_the_limit() {
     let line = format!("data: {}", "a".repeat(49 << 20));
     let error = read(Wire::Chat, &line).unwrap_err();
     assert_eq!(error.message, "one event of the answer is larger than 48 MiB");
@@ -182,7 +182,7 @@ fn an_answer_cut_off_at_its_limit_runs_no_tool() {
 }
 
 #[test]
-fn reasons_to_stop_are_understood() {
+fn stop_reasons_are_recognised() {
     let anthropic = |reason: &str| {
         format!(
             "data: {{\"type\":\"message_delta\",\"delta\":{{\"stop_reason\":\"{reason}\"}},\"usage\":{{\"output_tokens\":1}}}}\n\ndata: {{\"type\":\"message_stop\"}}\n\n"
@@ -228,7 +228,7 @@ fn reasons_to_stop_are_understood() {
 }
 
 #[test]
-fn an_error_or_nonsense_inside_a_stream_ends_it() {
+fn an_error_or_invalid_data_inside_a_stream_ends_it() {
     for (wire, stream, expected) in [
         (
             Wire::Anthropic,
@@ -285,10 +285,10 @@ fn a_thousand_calls_in_one_turn_are_read() {
 }
 
 #[test]
-fn a_reader_is_made_for_its_wire() {
+fn wire_names_parse_and_every_wire_has_a_reader() {
     for wire in Wire::ALL {
         assert_eq!(wire.as_str().parse(), Ok(wire));
         assert!(format!("{:?}", codec(wire).reader(1)).starts_with("AnswerReader"));
     }
-    insta::assert_snapshot!("chatt".parse::<Wire>().unwrap_err(), @"`chatt` is no wire; known are anthropic, chat, responses, gemini; did you mean chat");
+    insta::assert_snapshot!("chatt".parse::<Wire>().unwrap_err(), @"`chatt` is not a wire format; known are anthropic, chat, responses, gemini; did you mean chat");
 }

@@ -34,7 +34,7 @@ async fn calls_get_ids_and_stop_the_turn_for_their_results() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn arguments_that_are_no_json_are_marked_and_kept() {
+async fn arguments_that_are_invalid_json_are_marked_and_kept() {
     let reply = only_turn(
         r#"
         [[turn]]
@@ -48,14 +48,14 @@ async fn arguments_that_are_no_json_are_marked_and_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_table_may_stand_for_a_thousand_calls() {
+async fn times_repeats_one_call_a_thousand_times() {
     let reply = only_turn(r#"turn = [{ call = [{ tool = "Read", times = 1000 }] }]"#).await;
     assert_eq!(reply.tool_calls.len(), 1000);
     assert_eq!(reply.tool_calls[999].id, "call_1_1000");
 }
 
 #[tokio::test(start_paused = true)]
-async fn usage_is_estimated_given_or_silent() {
+async fn usage_is_estimated_given_or_missing() {
     let cases = [
         ("", Some(Usage { input: 7, output: 2, ..Usage::default() })),
         (
@@ -95,7 +95,7 @@ async fn delays_pass_on_the_paused_clock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_streamed_text_arrives_whole_in_its_pieces() {
+async fn the_pieces_of_a_streamed_text_make_up_the_whole() {
     let model = script("[[turn]]\ntext = 'aäbcdéfghi'\nchunks = 4\nchunk_delay_ms = 100");
     let mut child = Child::new("any");
     let start = Instant::now();
@@ -106,7 +106,7 @@ async fn a_streamed_text_arrives_whole_in_its_pieces() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn more_pieces_than_bytes_lose_nothing() {
+async fn more_pieces_than_bytes_lose_no_text() {
     let model = script("[[turn]]\ntext = 'äb'\nchunks = 50");
     let mut child = Child::new("any");
     child.try_turn(&model).await.unwrap();
@@ -114,7 +114,7 @@ async fn more_pieces_than_bytes_lose_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_are_progress_too() {
+async fn tool_calls_are_reported_as_progress_too() {
     let model = script(r#"turn = [{ call = [{ tool = "Read", args = { path = "a" } }] }]"#);
     let mut child = Child::new("any");
     child.try_turn(&model).await.unwrap();
@@ -122,7 +122,7 @@ async fn calls_are_progress_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_text_may_be_as_long_as_it_takes() {
+async fn text_bytes_sets_the_length_of_a_text() {
     let reply = only_turn("[[turn]]\ntext_bytes = 10485760").await;
     assert_eq!(reply.text.len(), 10_485_760);
     assert_eq!(reply.usage.unwrap().output, 2_621_440);
@@ -142,7 +142,7 @@ async fn dropping_a_turn_cancels_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn json_says_the_same_as_toml() {
+async fn a_json_script_equals_its_toml_form() {
     let json = ScriptedModel::from_json(
         r#"{ "window": 9000,
              "turn": [ { "label": "any", "text": "{{prompt | lines}} \u00e9",
@@ -156,7 +156,7 @@ async fn json_says_the_same_as_toml() {
 }
 
 #[test]
-fn the_engine_can_hold_any_model_behind_one_pointer() {
+fn a_scripted_model_can_be_a_trait_object() {
     let model: std::sync::Arc<dyn Model> = std::sync::Arc::new(script("[[turn]]\ntext = ''"));
     assert_eq!(model.spec().name, "script:inline");
 }

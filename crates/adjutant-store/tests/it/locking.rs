@@ -3,7 +3,7 @@
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use adjutant_store::{Durability, Liveness, LockError};
+use adjutant_store::{Durability, LockError, WriterLiveness};
 use rustix::fs::{FlockOperation, flock};
 
 use crate::fixture::{StoreFixture, TestEvent, append, run_id, said};
@@ -25,12 +25,12 @@ fn a_second_writer_is_refused_with_the_pid_of_the_first() {
 fn a_run_is_never_locked_then_live_then_dead() {
     let fixture = StoreFixture::new();
     let run = fixture.home.create_run(run_id(0)).unwrap();
-    assert_eq!(run.liveness().unwrap(), Liveness::NeverLocked);
+    assert_eq!(run.liveness().unwrap(), WriterLiveness::NeverLocked);
     let lock = run.lock().unwrap();
-    assert_eq!(run.liveness().unwrap(), Liveness::Live { pid: Some(std::process::id()) });
+    assert_eq!(run.liveness().unwrap(), WriterLiveness::Live { pid: Some(std::process::id()) });
     drop(lock);
     // This process is still alive, as a server would be, so its pid alone does not prove that it holds the run.
-    assert_eq!(run.liveness().unwrap(), Liveness::Dead);
+    assert_eq!(run.liveness().unwrap(), WriterLiveness::Dead);
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn a_reused_pid_in_the_lock_file_is_not_the_writer() {
         let mut holder = holder.clone();
         holder[field] = other;
         fs::write(&lock_file, holder.to_string()).unwrap();
-        assert_eq!(run.liveness().unwrap(), Liveness::Dead, "{field}");
+        assert_eq!(run.liveness().unwrap(), WriterLiveness::Dead, "{field}");
         drop(run.lock().unwrap());
     }
 }
@@ -57,10 +57,10 @@ fn a_holder_that_has_not_written_its_identity_is_live() {
     let run = fixture.home.create_run(run_id(0)).unwrap();
     for content in ["", "{\"pid\":", "nonsense"] {
         fs::write(run.path().join("lock"), content).unwrap();
-        assert_eq!(run.liveness().unwrap(), Liveness::Dead, "{content}");
+        assert_eq!(run.liveness().unwrap(), WriterLiveness::Dead, "{content}");
         let file = fs::File::open(run.path().join("lock")).unwrap();
         flock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
-        assert_eq!(run.liveness().unwrap(), Liveness::Live { pid: None }, "{content}");
+        assert_eq!(run.liveness().unwrap(), WriterLiveness::Live { pid: None }, "{content}");
         assert!(matches!(run.lock(), Err(LockError::Held { pid: None })));
     }
 }
@@ -72,7 +72,7 @@ fn the_lock_outlives_its_guard_while_the_journal_is_open() {
     let lock = run.lock().unwrap();
     let mut journal = lock.create_journal::<TestEvent>(|_| ()).unwrap();
     drop(lock);
-    assert!(matches!(run.liveness().unwrap(), Liveness::Live { .. }));
+    assert!(matches!(run.liveness().unwrap(), WriterLiveness::Live { .. }));
     assert!(matches!(run.lock(), Err(LockError::Held { .. })));
     append(&mut journal, 0, &said("still ours"), Durability::Sync).unwrap();
     journal.close().unwrap();
@@ -94,7 +94,7 @@ fn constant_liveness_checks_never_make_a_writer_fail() {
         }
         for _ in 0..200 {
             let lock = run.lock().expect("a reader is not a writer");
-            assert!(matches!(run.liveness().unwrap(), Liveness::Live { .. }));
+            assert!(matches!(run.liveness().unwrap(), WriterLiveness::Live { .. }));
             drop(lock);
         }
         stop.store(true, Ordering::Relaxed);
@@ -114,11 +114,11 @@ fn a_killed_writer_is_dead_at_once() {
         .unwrap();
     let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
     assert!(lines.any(|line| line.unwrap().contains("locked")));
-    assert_eq!(run.liveness().unwrap(), Liveness::Live { pid: Some(child.id()) });
+    assert_eq!(run.liveness().unwrap(), WriterLiveness::Live { pid: Some(child.id()) });
     assert!(matches!(run.lock(), Err(LockError::Held { pid: Some(pid) }) if pid == child.id()));
     child.kill().unwrap();
     child.wait().unwrap();
-    assert_eq!(run.liveness().unwrap(), Liveness::Dead);
+    assert_eq!(run.liveness().unwrap(), WriterLiveness::Dead);
     run.lock().unwrap();
 }
 

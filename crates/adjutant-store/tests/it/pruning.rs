@@ -5,7 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use adjutant_core::RunId;
 use adjutant_store::{
-    BootInstant, CurrentTime, Liveness, OpenJournalError, PruneVerdict, Retention, RunDir,
+    BootInstant, CurrentTime, OpenJournalError, PruneVerdict, Retention, RunDir, WriterLiveness,
     prune_run,
 };
 
@@ -254,7 +254,7 @@ fn a_live_run_is_never_pruned() {
     held_in_boot(&run, "an earlier boot", 0);
     assert!(matches!(verdict(&fixture, &after_days(3650)), PruneVerdict::Live));
     assert!(all_text(&run).contains("secret"));
-    assert!(matches!(run.liveness().unwrap(), Liveness::Live { .. }));
+    assert!(matches!(run.liveness().unwrap(), WriterLiveness::Live { .. }));
     drop(lock);
 }
 

@@ -60,7 +60,7 @@ fn reading_from_a_position_beyond_the_end_is_an_error() {
     let fixture = StoreFixture::new();
     let run = fixture.ended_run(0, &facts(1));
     let beyond = JournalPosition { offset: 5000, ..JournalPosition::start(run_id(0)) };
-    insta::assert_snapshot!(run.read_from::<TestEvent>(beyond).unwrap_err(), @"journal has 134 bytes, reading was to go on at byte 5000");
+    insta::assert_snapshot!(run.read_from::<TestEvent>(beyond).unwrap_err(), @"journal has 134 bytes, but reading should continue at byte 5000");
 }
 
 #[test]

@@ -128,12 +128,12 @@ fn a_run_is_found_by_id_by_prefix_and_as_latest() {
     `run_18` -> run_1800000000_aaaaaa
     `18` -> run_1800000000_aaaaaa
     `17354606` -> run_1735460684_aaaaaa
-    `173546` -> error: `173546` may be any of 2 runs: run_1735460700_aaaaaa, run_1735460684_aaaaaa
-    `run_` -> error: `run_` may be any of 4 runs: run_1900000000_aaaaaa, run_1800000000_aaaaaa, run_1735460700_aaaaaa, run_1735460684_aaaaaa
-    `` -> error: no run is called ``
-    `21` -> error: no run is called `21`
-    `run_1735460684_zzzzzz` -> error: no run is called `run_1735460684_zzzzzz`
-    `../runs` -> error: no run is called `../runs`
+    `173546` -> error: `173546` matches 2 runs: run_1735460700_aaaaaa, run_1735460684_aaaaaa
+    `run_` -> error: `run_` matches 4 runs: run_1900000000_aaaaaa, run_1800000000_aaaaaa, run_1735460700_aaaaaa, run_1735460684_aaaaaa
+    `` -> error: there is no run ``
+    `21` -> error: there is no run `21`
+    `run_1735460684_zzzzzz` -> error: there is no run `run_1735460684_zzzzzz`
+    `../runs` -> error: there is no run `../runs`
     ");
 }
 

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use serde_json::Value;
 
 use super::http::{Head, Reply};
-use super::script::Cue;
+use super::script::SelectedTurn;
 use super::turn::Fault;
 use super::{anthropic, chat, gemini, responses};
 
@@ -27,7 +27,7 @@ pub enum Api {
 
 /// The keys and models that a fake server accepts.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Door {
+pub(super) struct AccessRules {
     /// The required API key; `None` accepts every request.
     pub(super) key: Option<String>,
     /// The known models; if empty, every name is accepted.
@@ -36,7 +36,7 @@ pub(super) struct Door {
 
 /// The parts of a valid request that the answer depends on.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Exchange {
+pub(super) struct ValidRequest {
     pub(super) model: String,
     /// The system prompt.
     pub(super) system: String,
@@ -54,7 +54,7 @@ pub(super) struct Exchange {
 
 /// Why a request is refused before its body is validated.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Trouble {
+pub(super) enum RejectedRequest {
     UnknownPath,
     WrongMethod,
     NoKey,
@@ -66,77 +66,82 @@ pub(super) enum Trouble {
     UnknownModel(String),
 }
 
-impl Door {
+impl AccessRules {
     /// Checks the API key from a header.
-    pub(super) fn admit(&self, key: Option<&str>) -> Result<(), Trouble> {
+    pub(super) fn admit(&self, key: Option<&str>) -> Result<(), RejectedRequest> {
         match (&self.key, key) {
             (None, _) => Ok(()),
-            (Some(_), None) => Err(Trouble::NoKey),
+            (Some(_), None) => Err(RejectedRequest::NoKey),
             (Some(asked), Some(given)) if asked == given => Ok(()),
-            (Some(_), Some(_)) => Err(Trouble::WrongKey),
+            (Some(_), Some(_)) => Err(RejectedRequest::WrongKey),
         }
     }
 
     /// Checks that the requested model exists.
-    pub(super) fn has(&self, model: &str) -> Result<(), Trouble> {
+    pub(super) fn has(&self, model: &str) -> Result<(), RejectedRequest> {
         let known = self.models.is_empty() || self.models.iter().any(|name| name == model);
-        if known { Ok(()) } else { Err(Trouble::UnknownModel(model.to_owned())) }
+        if known { Ok(()) } else { Err(RejectedRequest::UnknownModel(model.to_owned())) }
     }
 }
 
 /// Parses the body, which must have a JSON content type and be valid JSON.
-pub(super) fn json(head: &Head, body: &[u8]) -> Result<Value, Trouble> {
+pub(super) fn json(head: &Head, body: &[u8]) -> Result<Value, RejectedRequest> {
     let Some(kind) = head.header("content-type") else {
-        return Err(Trouble::MissingHeader("content-type"));
+        return Err(RejectedRequest::MissingHeader("content-type"));
     };
     let media = kind.split(';').next().unwrap_or_default().trim();
     if !media.eq_ignore_ascii_case("application/json") {
-        return Err(Trouble::WrongHeader("content-type", kind.to_owned()));
+        return Err(RejectedRequest::WrongHeader("content-type", kind.to_owned()));
     }
-    serde_json::from_slice(body).map_err(|error| Trouble::NotJson(error.to_string()))
+    serde_json::from_slice(body).map_err(|error| RejectedRequest::NotJson(error.to_string()))
 }
 
 /// Checks path and method.
-pub(super) fn route(head: &Head, path: &str) -> Result<(), Trouble> {
+pub(super) fn route(head: &Head, path: &str) -> Result<(), RejectedRequest> {
     if head.path != path {
-        return Err(Trouble::UnknownPath);
+        return Err(RejectedRequest::UnknownPath);
     }
-    if head.method == "POST" { Ok(()) } else { Err(Trouble::WrongMethod) }
+    if head.method == "POST" { Ok(()) } else { Err(RejectedRequest::WrongMethod) }
 }
 
 impl Api {
     /// Accepts a request or refuses it.
-    pub(super) fn receive(self, head: &Head, body: &[u8], door: &Door) -> Result<Exchange, Reply> {
-        let mut exchange = match self {
-            Self::Anthropic => anthropic::receive(head, body, door),
-            Self::Chat => chat::receive(head, body, door),
-            Self::Responses => responses::receive(head, body, door),
-            Self::Gemini => gemini::receive(head, body, door),
+    pub(super) fn receive(
+        self,
+        head: &Head,
+        body: &[u8],
+        access: &AccessRules,
+    ) -> Result<ValidRequest, Reply> {
+        let mut request = match self {
+            Self::Anthropic => anthropic::receive(head, body, access),
+            Self::Chat => chat::receive(head, body, access),
+            Self::Responses => responses::receive(head, body, access),
+            Self::Gemini => gemini::receive(head, body, access),
         }?;
-        exchange.bytes = body.len();
-        Ok(exchange)
+        request.bytes = body.len();
+        Ok(request)
     }
 
     /// Renders a turn, with parts that the client must ignore and with an error in the middle of the
     /// stream if the script says so.
-    pub(super) fn stream(self, exchange: &Exchange, cue: &Cue<'_>) -> Vec<String> {
+    pub(super) fn stream(self, request: &ValidRequest, selected: &SelectedTurn<'_>) -> Vec<String> {
         let mut events = match self {
-            Self::Anthropic => anthropic::stream(exchange, cue),
-            Self::Chat => chat::stream(exchange, cue),
-            Self::Responses => responses::stream(exchange, cue),
-            Self::Gemini => gemini::stream(exchange, cue),
+            Self::Anthropic => anthropic::stream(request, selected),
+            Self::Chat => chat::stream(request, selected),
+            Self::Responses => responses::stream(request, selected),
+            Self::Gemini => gemini::stream(request, selected),
         };
-        if let Some((fault, after)) = cue.turn.error.as_ref().zip(after_events(cue)) {
+        if let Some((fault, after)) = selected.turn.error.as_ref().zip(after_events(selected)) {
             events.truncate(after);
             let last = match self {
                 Self::Anthropic => anthropic::fault_event(fault),
                 Self::Chat => chat::fault_event(fault),
-                Self::Responses => responses::fault_event(exchange, cue, fault, events.len()),
+                Self::Responses => responses::fault_event(request, selected, fault, events.len()),
                 Self::Gemini => gemini::fault_event(fault),
             };
             events.push(last);
         }
-        if cue.turn.noise {
+        if selected.turn.noise {
             let noise = self.noise();
             events = events.into_iter().flat_map(|event| [event, noise.to_owned()]).collect();
         }
@@ -144,11 +149,11 @@ impl Api {
     }
 
     /// Renders a failure.
-    pub(super) fn fault(self, fault: &Fault) -> Reply {
+    pub(super) fn fault_reply(self, fault: &Fault) -> Reply {
         let mut reply = match self {
-            Self::Anthropic => anthropic::fault(fault),
-            Self::Chat | Self::Responses => super::openai::fault(self, fault),
-            Self::Gemini => gemini::fault(fault),
+            Self::Anthropic => anthropic::fault_reply(fault),
+            Self::Chat | Self::Responses => super::openai::fault_reply(self, fault),
+            Self::Gemini => gemini::fault_reply(fault),
         };
         let headers =
             [("retry-after", &fault.retry_after), ("retry-after-ms", &fault.retry_after_ms)];
@@ -161,11 +166,11 @@ impl Api {
     }
 
     /// Refuses a request before its body is judged.
-    pub(super) fn trouble(self, head: &Head, trouble: &Trouble) -> Reply {
+    pub(super) fn refusal_reply(self, head: &Head, refusal: &RejectedRequest) -> Reply {
         match self {
-            Self::Anthropic => anthropic::trouble(trouble),
-            Self::Chat | Self::Responses => super::openai::trouble(head, trouble),
-            Self::Gemini => gemini::trouble(trouble),
+            Self::Anthropic => anthropic::refusal_reply(refusal),
+            Self::Chat | Self::Responses => super::openai::refusal_reply(head, refusal),
+            Self::Gemini => gemini::refusal_reply(refusal),
         }
     }
 
@@ -202,8 +207,8 @@ impl Api {
     }
 }
 
-fn after_events(cue: &Cue<'_>) -> Option<usize> {
-    cue.turn.error.as_ref().and_then(|fault| fault.after_events)
+fn after_events(selected: &SelectedTurn<'_>) -> Option<usize> {
+    selected.turn.error.as_ref().and_then(|fault| fault.after_events)
 }
 
 impl FromStr for Api {

@@ -2,49 +2,53 @@
 
 use std::time::Duration;
 
-use super::http::{Link, Reply};
-use super::log::Delivered;
+use super::http::{Connection, Reply};
+use super::log::DeliveryOutcome;
 use super::turn::Delivery;
 
 /// Sends an answer of one piece.
-pub(super) async fn send(link: &mut Link, reply: &Reply, delivery: &Delivery) -> Delivered {
+pub(super) async fn send(
+    client: &mut Connection,
+    reply: &Reply,
+    delivery: &Delivery,
+) -> DeliveryOutcome {
     if delivery.hang_up {
-        return Delivered::Cut;
+        return DeliveryOutcome::Cut;
     }
-    link.write(&reply.bytes());
-    if link.flush().await.is_err() { Delivered::Left } else { Delivered::Whole }
+    client.write(&reply.bytes());
+    if client.flush().await.is_err() { DeliveryOutcome::Left } else { DeliveryOutcome::Whole }
 }
 
 /// Waits before an answer.
-pub(super) async fn wait(link: &mut Link, ms: u64) -> Result<(), Delivered> {
+pub(super) async fn wait(client: &mut Connection, ms: u64) -> Result<(), DeliveryOutcome> {
     if ms == 0 {
         return Ok(());
     }
-    link.pause(Some(Duration::from_millis(ms))).await.map_err(|_| Delivered::Left)
+    client.pause(Some(Duration::from_millis(ms))).await.map_err(|_| DeliveryOutcome::Left)
 }
 
 /// Sends the events of a stream behind its head.
 pub(super) async fn stream(
-    link: &mut Link,
+    client: &mut Connection,
     head: &str,
     events: &[String],
     delivery: &Delivery,
-) -> Delivered {
+) -> DeliveryOutcome {
     if delivery.hang_up {
-        return Delivered::Cut;
+        return DeliveryOutcome::Cut;
     }
-    link.write(head.as_bytes());
-    match pieces(link, events, delivery).await {
+    client.write(head.as_bytes());
+    match pieces(client, events, delivery).await {
         Ok(delivered) => delivered,
         Err(delivered) => delivered,
     }
 }
 
 async fn pieces(
-    link: &mut Link,
+    client: &mut Connection,
     events: &[String],
     delivery: &Delivery,
-) -> Result<Delivered, Delivered> {
+) -> Result<DeliveryOutcome, DeliveryOutcome> {
     let (body, sizes) = layout(events, delivery);
     let cut = delivery.cut_after.filter(|end| *end < body.len());
     let stall = delivery.stall_after.filter(|end| *end < body.len());
@@ -58,27 +62,31 @@ async fn pieces(
             continue;
         }
         if at > 0 && pause_ms > 0 {
-            flush(link).await?;
-            wait(link, pause_ms).await?;
+            flush(client).await?;
+            wait(client, pause_ms).await?;
         }
-        link.chunk(&body[at..next]);
+        client.chunk(&body[at..next]);
         at = next;
         if dripping {
-            flush(link).await?;
+            flush(client).await?;
             // Lets a client in the same runtime see this piece alone.
             tokio::task::yield_now().await;
         }
     }
     if cut.is_none() && stall.is_some() {
-        flush(link).await?;
-        return link.pause(None).await.map(|()| Delivered::Left).map_err(|_| Delivered::Left);
+        flush(client).await?;
+        return client
+            .pause(None)
+            .await
+            .map(|()| DeliveryOutcome::Left)
+            .map_err(|_| DeliveryOutcome::Left);
     }
     let torn = cut.is_some() && !delivery.cut_cleanly;
     if !torn {
-        link.write(b"0\r\n\r\n");
+        client.write(b"0\r\n\r\n");
     }
-    flush(link).await?;
-    Ok(if torn { Delivered::Cut } else { Delivered::Whole })
+    flush(client).await?;
+    Ok(if torn { DeliveryOutcome::Cut } else { DeliveryOutcome::Whole })
 }
 
 /// Returns the body and the sizes of its pieces.
@@ -105,6 +113,6 @@ fn layout(events: &[String], delivery: &Delivery) -> (Vec<u8>, Vec<usize>) {
     (body, sizes)
 }
 
-async fn flush(link: &mut Link) -> Result<(), Delivered> {
-    link.flush().await.map_err(|_| Delivered::Left)
+async fn flush(client: &mut Connection) -> Result<(), DeliveryOutcome> {
+    client.flush().await.map_err(|_| DeliveryOutcome::Left)
 }

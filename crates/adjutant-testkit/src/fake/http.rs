@@ -1,6 +1,6 @@
 //! As much of HTTP/1.1 as a model's API needs: keep-alive, lengths, chunked answers.
 //!
-//! No chunked requests, no `Expect`, no upgrades. Start at [`Link::request`].
+//! No chunked requests, no `Expect`, no upgrades. Start at [`Connection::request`].
 
 use std::io;
 use std::pin::pin;
@@ -37,18 +37,18 @@ pub(super) struct Reply {
 
 /// Why no request could be read.
 #[derive(Debug)]
-pub(super) enum Broken {
+pub(super) enum ReadRequestError {
     /// The client left, between requests or within one.
     Gone,
-    /// What came is not a request that is understood.
+    /// The bytes are not a valid request.
     Malformed(&'static str),
-    /// The body is larger than is read.
+    /// The body is larger than [`MAX_BODY`].
     TooLarge(Head),
 }
 
 /// One connection.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct Connection {
     stream: TcpStream,
     clock: Clock,
     /// What was read and not yet used.
@@ -115,28 +115,28 @@ impl Reply {
     }
 }
 
-impl Link {
+impl Connection {
     pub(super) const fn new(stream: TcpStream, clock: Clock) -> Self {
         Self { stream, clock, input: Vec::new(), output: Vec::new() }
     }
 
     /// Reads the next request.
-    pub(super) async fn request(&mut self) -> Result<(Head, Vec<u8>), Broken> {
+    pub(super) async fn request(&mut self) -> Result<(Head, Vec<u8>), ReadRequestError> {
         let end = loop {
             if let Some(at) = self.input.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
                 break at;
             }
             if self.input.len() > MAX_HEAD {
-                return Err(Broken::Malformed("the head is too large"));
+                return Err(ReadRequestError::Malformed("the head is too large"));
             }
             self.fill().await?;
         };
         let text = std::str::from_utf8(&self.input[..end])
-            .map_err(|_| Broken::Malformed("the head is not UTF-8"))?;
-        let head = Head::parse(text).map_err(Broken::Malformed)?;
-        let length = head.length().map_err(Broken::Malformed)?;
+            .map_err(|_| ReadRequestError::Malformed("the head is not UTF-8"))?;
+        let head = Head::parse(text).map_err(ReadRequestError::Malformed)?;
+        let length = head.length().map_err(ReadRequestError::Malformed)?;
         if length > MAX_BODY {
-            return Err(Broken::TooLarge(head));
+            return Err(ReadRequestError::TooLarge(head));
         }
         let whole = end + 4 + length;
         self.input.reserve(whole.saturating_sub(self.input.len()));
@@ -148,40 +148,43 @@ impl Link {
         Ok((head, body))
     }
 
-    async fn fill(&mut self) -> Result<(), Broken> {
+    async fn fill(&mut self) -> Result<(), ReadRequestError> {
         match self.stream.read_buf(&mut self.input).await {
-            Ok(0) | Err(_) => Err(Broken::Gone),
+            Ok(0) | Err(_) => Err(ReadRequestError::Gone),
             Ok(_) => Ok(()),
         }
     }
 
-    /// Takes bytes for the next flush.
+    /// Buffers bytes for the next flush.
     pub(super) fn write(&mut self, bytes: &[u8]) {
         self.output.extend_from_slice(bytes);
     }
 
-    /// Takes a chunk of a chunked body.
+    /// Buffers a chunk of a chunked body.
     pub(super) fn chunk(&mut self, bytes: &[u8]) {
         self.write(format!("{:x}\r\n", bytes.len()).as_bytes());
         self.write(bytes);
         self.write(b"\r\n");
     }
 
-    /// Writes what was taken.
+    /// Writes the buffered bytes.
     pub(super) async fn flush(&mut self) -> io::Result<()> {
         self.stream.write_all(&self.output).await?;
         self.output.clear();
         Ok(())
     }
 
-    /// Waits, and fails as soon as the client leaves. Without a duration it waits for that alone.
-    pub(super) async fn pause(&mut self, duration: Option<Duration>) -> Result<(), Broken> {
+    /// Waits, and fails as soon as the client disconnects. Without a duration it waits until then.
+    pub(super) async fn pause(
+        &mut self,
+        duration: Option<Duration>,
+    ) -> Result<(), ReadRequestError> {
         let Some(duration) = duration else {
             loop {
                 self.fill().await?;
             }
         };
-        // What the client says meanwhile is its next request; it must not prolong the wait.
+        // Bytes that arrive meanwhile are the next request; they must not prolong the wait.
         let clock = self.clock.clone();
         let mut end = pin!(clock.wait(duration));
         loop {
@@ -193,7 +196,7 @@ impl Link {
     }
 }
 
-/// Returns the words of a status that our APIs use.
+/// Returns the reason phrase of a status that the APIs use.
 const fn reason(status: u16) -> &'static str {
     match status {
         200 => "OK",

@@ -9,17 +9,17 @@ use serde_json::{Map, Value};
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Complaint {
     /// Where; the field itself comes last.
-    pub(super) path: Vec<Step>,
-    pub(super) why: Why,
+    pub(super) path: Vec<PathStep>,
+    pub(super) why: Problem,
 }
 
 /// What is wrong at that place.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Why {
+pub(super) enum Problem {
     Unknown,
     Missing,
     Type {
-        expected: Kind,
+        expected: JsonKind,
         got: Value,
     },
     Choice {
@@ -31,20 +31,20 @@ pub(super) enum Why {
         got: Value,
     },
     Empty,
-    /// The API has words of its own for it.
-    Said(String),
+    /// The API has its own message for it.
+    ApiMessage(String),
 }
 
 /// One step of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum PathStep {
     Key(String),
     Index(usize),
 }
 
 /// A kind of JSON value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum JsonKind {
     Object,
     Array,
     Text,
@@ -57,33 +57,33 @@ pub(super) enum Kind {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Node<'v, 'p> {
     pub(super) value: &'v Value,
-    step: Place<'p>,
+    step: NodePosition<'p>,
     parent: Option<&'p Node<'p, 'p>>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Place<'p> {
+enum NodePosition<'p> {
     Root,
     Key(&'p str),
     Index(usize),
 }
 
-pub(super) type Checked<T> = Result<T, Complaint>;
+pub(super) type CheckResult<T> = Result<T, Complaint>;
 
 impl<'v, 'p> Node<'v, 'p> {
     pub(super) const fn root(value: &'v Value) -> Self {
-        Self { value, step: Place::Root, parent: None }
+        Self { value, step: NodePosition::Root, parent: None }
     }
 
     /// Returns an error about this value.
-    pub(super) fn complain(&self, why: Why) -> Complaint {
+    pub(super) fn complaint(&self, why: Problem) -> Complaint {
         let mut path = Vec::new();
         let mut node = Some(self);
         while let Some(here) = node {
             match here.step {
-                Place::Root => {}
-                Place::Key(key) => path.push(Step::Key(key.to_owned())),
-                Place::Index(index) => path.push(Step::Index(index)),
+                NodePosition::Root => {}
+                NodePosition::Key(key) => path.push(PathStep::Key(key.to_owned())),
+                NodePosition::Index(index) => path.push(PathStep::Index(index)),
             }
             node = here.parent;
         }
@@ -91,103 +91,105 @@ impl<'v, 'p> Node<'v, 'p> {
         Complaint { path, why }
     }
 
-    pub(super) fn say<T>(&self, text: impl Into<String>) -> Checked<T> {
-        Err(self.complain(Why::Said(text.into())))
+    pub(super) fn fail<T>(&self, text: impl Into<String>) -> CheckResult<T> {
+        Err(self.complaint(Problem::ApiMessage(text.into())))
     }
 
-    fn is_not<T>(&self, expected: Kind) -> Checked<T> {
-        Err(self.complain(Why::Type { expected, got: self.value.clone() }))
+    fn wrong_type<T>(&self, expected: JsonKind) -> CheckResult<T> {
+        Err(self.complaint(Problem::Type { expected, got: self.value.clone() }))
     }
 
     /// Reads an object that has no other fields than these.
-    pub(super) fn object(&self, known: &[&str]) -> Checked<&'v Map<String, Value>> {
+    pub(super) fn object(&self, known: &[&str]) -> CheckResult<&'v Map<String, Value>> {
         let map = self.map()?;
         for key in map.keys() {
             if !known.contains(&key.as_str()) {
-                let mut complaint = self.complain(Why::Unknown);
-                complaint.path.push(Step::Key(key.clone()));
+                let mut complaint = self.complaint(Problem::Unknown);
+                complaint.path.push(PathStep::Key(key.clone()));
                 return Err(complaint);
             }
         }
         Ok(map)
     }
 
-    /// Reads an object whose fields are not ours to judge.
-    pub(super) fn map(&self) -> Checked<&'v Map<String, Value>> {
-        self.value.as_object().map_or_else(|| self.is_not(Kind::Object), Ok)
+    /// Reads an object without checking its fields.
+    pub(super) fn map(&self) -> CheckResult<&'v Map<String, Value>> {
+        self.value.as_object().map_or_else(|| self.wrong_type(JsonKind::Object), Ok)
     }
 
-    pub(super) fn array(&self) -> Checked<&'v [Value]> {
-        self.value.as_array().map_or_else(|| self.is_not(Kind::Array), |list| Ok(list.as_slice()))
+    pub(super) fn array(&self) -> CheckResult<&'v [Value]> {
+        self.value
+            .as_array()
+            .map_or_else(|| self.wrong_type(JsonKind::Array), |list| Ok(list.as_slice()))
     }
 
-    pub(super) fn text(&self) -> Checked<&'v str> {
-        self.value.as_str().map_or_else(|| self.is_not(Kind::Text), Ok)
+    pub(super) fn text(&self) -> CheckResult<&'v str> {
+        self.value.as_str().map_or_else(|| self.wrong_type(JsonKind::Text), Ok)
     }
 
     /// Reads a text that is not empty.
-    pub(super) fn filled(&self) -> Checked<&'v str> {
+    pub(super) fn non_empty_text(&self) -> CheckResult<&'v str> {
         let text = self.text()?;
-        if text.is_empty() { Err(self.complain(Why::Empty)) } else { Ok(text) }
+        if text.is_empty() { Err(self.complaint(Problem::Empty)) } else { Ok(text) }
     }
 
-    pub(super) fn boolean(&self) -> Checked<bool> {
-        self.value.as_bool().map_or_else(|| self.is_not(Kind::Boolean), Ok)
+    pub(super) fn boolean(&self) -> CheckResult<bool> {
+        self.value.as_bool().map_or_else(|| self.wrong_type(JsonKind::Boolean), Ok)
     }
 
     /// Reads a whole number of at least `least`.
-    pub(super) fn integer(&self, least: u64) -> Checked<u64> {
-        let Some(number) = self.value.as_u64() else { return self.is_not(Kind::Integer) };
+    pub(super) fn integer(&self, least: u64) -> CheckResult<u64> {
+        let Some(number) = self.value.as_u64() else { return self.wrong_type(JsonKind::Integer) };
         if number < least {
             let expected = format!("greater than or equal to {least}");
-            return Err(self.complain(Why::Range { expected, got: self.value.clone() }));
+            return Err(self.complaint(Problem::Range { expected, got: self.value.clone() }));
         }
         Ok(number)
     }
 
     /// Reads a number between the two, both included.
-    pub(super) fn number(&self, least: f64, most: f64) -> Checked<f64> {
-        let Some(number) = self.value.as_f64() else { return self.is_not(Kind::Number) };
+    pub(super) fn number(&self, least: f64, most: f64) -> CheckResult<f64> {
+        let Some(number) = self.value.as_f64() else { return self.wrong_type(JsonKind::Number) };
         if number < least || number > most {
             let expected = format!("between {least} and {most}");
-            return Err(self.complain(Why::Range { expected, got: self.value.clone() }));
+            return Err(self.complaint(Problem::Range { expected, got: self.value.clone() }));
         }
         Ok(number)
     }
 
     /// Reads one of these words.
-    pub(super) fn choice(&self, allowed: &[&str]) -> Checked<&'v str> {
+    pub(super) fn choice(&self, allowed: &[&str]) -> CheckResult<&'v str> {
         let text = self.text()?;
         if allowed.contains(&text) {
             return Ok(text);
         }
         let allowed = allowed.iter().map(|word| (*word).to_owned()).collect();
-        Err(self.complain(Why::Choice { got: text.to_owned(), allowed }))
+        Err(self.complaint(Problem::Choice { got: text.to_owned(), allowed }))
     }
 
     /// Returns the field, which must be there.
-    pub(super) fn need<'s>(&'s self, key: &'s str) -> Checked<Node<'v, 's>> {
+    pub(super) fn required<'s>(&'s self, key: &'s str) -> CheckResult<Node<'v, 's>> {
         if let Some(node) = self.get(key) {
             return Ok(node);
         }
-        let mut complaint = self.complain(Why::Missing);
-        complaint.path.push(Step::Key(key.to_owned()));
+        let mut complaint = self.complaint(Problem::Missing);
+        complaint.path.push(PathStep::Key(key.to_owned()));
         Err(complaint)
     }
 
     /// Returns the field if it is there.
     pub(super) fn get<'s>(&'s self, key: &'s str) -> Option<Node<'v, 's>> {
         let value = self.value.get(key)?;
-        Some(Node { value, step: Place::Key(key), parent: Some(self) })
+        Some(Node { value, step: NodePosition::Key(key), parent: Some(self) })
     }
 
     /// Returns the field if it is there and not null, for APIs where null means absent.
-    pub(super) fn some<'s>(&'s self, key: &'s str) -> Option<Node<'v, 's>> {
+    pub(super) fn non_null<'s>(&'s self, key: &'s str) -> Option<Node<'v, 's>> {
         self.get(key).filter(|node| !node.value.is_null())
     }
 
     /// Returns the items of an array.
-    pub(super) fn items<'s>(&'s self) -> Checked<impl Iterator<Item = Node<'v, 's>>> {
+    pub(super) fn items<'s>(&'s self) -> CheckResult<impl Iterator<Item = Node<'v, 's>>> {
         let list = self.array()?.iter().enumerate();
         Ok(list.map(move |(index, value)| self.at(index, value)))
     }
@@ -198,11 +200,11 @@ impl<'v, 'p> Node<'v, 'p> {
     }
 
     const fn at<'s>(&'s self, index: usize, value: &'v Value) -> Node<'v, 's> {
-        Node { value, step: Place::Index(index), parent: Some(self) }
+        Node { value, step: NodePosition::Index(index), parent: Some(self) }
     }
 }
 
-impl Kind {
+impl JsonKind {
     /// Returns what a value is.
     pub(super) const fn word(value: &Value) -> &'static str {
         match value {

@@ -16,7 +16,7 @@ const SECRET: [&str; 3] = ["authorization", "x-api-key", "x-goog-api-key"];
 
 /// One received request and how it was answered.
 #[derive(Clone, Debug)]
-pub struct Recorded {
+pub struct RecordedRequest {
     /// Its place in the order of arrival, from 0.
     pub order: usize,
     /// When its last byte was read, in nanoseconds of the system's monotonic clock, which every
@@ -48,12 +48,12 @@ pub struct Recorded {
     pub usage: Option<Usage>,
     /// How far the answer got; none while it is under way, which a client that has just read
     /// the last byte may still see on a runtime with several threads.
-    pub delivered: Option<Delivered>,
+    pub delivered: Option<DeliveryOutcome>,
 }
 
 /// How far an answer got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Delivered {
+pub enum DeliveryOutcome {
     /// All of it was sent.
     Whole,
     /// The script cut it off.
@@ -62,7 +62,7 @@ pub enum Delivered {
     Left,
 }
 
-impl Recorded {
+impl RecordedRequest {
     /// Returns the body as JSON; null if it is none.
     #[must_use]
     pub fn json(&self) -> Value {
@@ -100,7 +100,7 @@ impl Recorded {
     }
 }
 
-/// Reads the clock of [`Recorded::at_ns`].
+/// Reads the clock of [`RecordedRequest::at_ns`].
 pub(super) fn now_ns() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     let [seconds, nanos] = [time.tv_sec, time.tv_nsec].map(|part| u64::try_from(part).unwrap_or(0));
@@ -108,7 +108,7 @@ pub(super) fn now_ns() -> u64 {
 }
 
 /// Replaces secrets by stars, keeping the scheme of an authorization.
-pub(super) fn masked(head: &Head) -> Vec<(String, String)> {
+pub(super) fn masked_headers(head: &Head) -> Vec<(String, String)> {
     let mask = |(name, value): &(String, String)| {
         if !SECRET.contains(&name.as_str()) {
             return (name.clone(), value.clone());
@@ -124,12 +124,12 @@ pub(super) struct Log {
     // A std mutex: held for a push, never across an await.
     state: Mutex<State>,
     changed: watch::Sender<()>,
-    keeps: bool,
+    keeps_requests: bool,
     with_bodies: bool,
 }
 
 struct State {
-    requests: Vec<Recorded>,
+    requests: Vec<RecordedRequest>,
     arrived: usize,
     connections: u64,
     open: BTreeSet<u64>,
@@ -138,15 +138,24 @@ struct State {
 
 impl std::fmt::Debug for Log {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Log").field("keeps", &self.keeps).finish_non_exhaustive()
+        f.debug_struct("Log").field("keeps", &self.keeps_requests).finish_non_exhaustive()
     }
 }
 
 impl Log {
-    pub(super) fn new(keeps: bool, file: Option<Box<dyn Write + Send>>, with_bodies: bool) -> Self {
+    pub(super) fn new(
+        keeps_requests: bool,
+        file: Option<Box<dyn Write + Send>>,
+        with_bodies: bool,
+    ) -> Self {
         let (requests, open) = (Vec::new(), BTreeSet::new());
         let state = State { requests, arrived: 0, connections: 0, open, file };
-        Self { state: Mutex::new(state), changed: watch::Sender::new(()), keeps, with_bodies }
+        Self {
+            state: Mutex::new(state),
+            changed: watch::Sender::new(()),
+            keeps_requests,
+            with_bodies,
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -171,7 +180,7 @@ impl Log {
     }
 
     /// Keeps a request and returns its number.
-    pub(super) fn arrive(&self, mut request: Recorded) -> usize {
+    pub(super) fn record_request(&self, mut request: RecordedRequest) -> usize {
         let mut state = self.state();
         request.order = state.arrived;
         state.arrived += 1;
@@ -181,7 +190,7 @@ impl Log {
                 writeln!(file, "{}", request.line(self.with_bodies)).and_then(|()| file.flush());
             written.expect("the log file takes lines");
         }
-        if self.keeps {
+        if self.keeps_requests {
             state.requests.push(request);
         }
         drop(state);
@@ -190,18 +199,18 @@ impl Log {
     }
 
     /// Notes how far the answer to a request got.
-    pub(super) fn deliver(&self, order: usize, delivered: Delivered) {
+    pub(super) fn record_delivery(&self, order: usize, delivered: DeliveryOutcome) {
         if let Some(request) = self.state().requests.get_mut(order) {
             request.delivered = Some(delivered);
         }
         self.changed.send_replace(());
     }
 
-    pub(super) fn requests(&self) -> Vec<Recorded> {
+    pub(super) fn requests(&self) -> Vec<RecordedRequest> {
         self.state().requests.clone()
     }
 
-    pub(super) fn arrived(&self) -> usize {
+    pub(super) fn request_count(&self) -> usize {
         self.state().arrived
     }
 
@@ -213,10 +222,10 @@ impl Log {
         self.state().open.len()
     }
 
-    /// Waits until something is so.
-    pub(super) async fn until(&self, mut so: impl FnMut(&Self) -> bool) {
+    /// Waits until the condition holds.
+    pub(super) async fn wait_until(&self, mut condition: impl FnMut(&Self) -> bool) {
         let mut changes = self.changed.subscribe();
-        while !so(self) {
+        while !condition(self) {
             changes.changed().await.expect("the sender lives as long as the log");
         }
     }

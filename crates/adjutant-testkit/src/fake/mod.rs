@@ -3,7 +3,7 @@
 //! Each is written from its API's documentation and shares no serialisation code with the clients
 //! that are tried against it. It refuses what the real API refuses, with the API's own error body,
 //! plays a [`Script`], and keeps every request. Hand-written HTTP/1.1 on tokio, so that it is light
-//! enough to be the model of a benchmark. Start at [`Fake`].
+//! enough to be the model of a benchmark. Start at [`FakeServer`].
 //!
 //! Invariant: what is answered follows from the request and the script alone, save for
 //! [`Turn::first`], which counts how often one turn of one conversation was asked for.
@@ -26,7 +26,7 @@ mod sse;
 mod turn;
 
 pub use api::Api;
-pub use log::{Delivered, Recorded};
+pub use log::{DeliveryOutcome, RecordedRequest};
 pub use script::{Conversation, Script};
-pub use server::{Fake, KEY, Running};
-pub use turn::{Answer, Call, Class, Delivery, Fault, Garbage, Part, Stop, Turn, Usage};
+pub use server::{FakeServer, KEY, RunningServer};
+pub use turn::{Call, Delivery, Fault, FaultClass, Garbage, Part, RawAnswer, Stop, Turn, Usage};

@@ -1,4 +1,4 @@
-//! A fake as a client's configuration names it. No wire format is known here.
+//! Turns a fake server into the provider configuration of a client. Knows no wire format.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use adjutant_model::wire::Wire;
 use adjutant_model::{Model, ModelSources, ProviderConfig, open_model};
 
 use super::api::Api;
-use super::server::{KEY, Running};
+use super::server::{KEY, RunningServer};
 
 impl Api {
     /// All APIs.
@@ -23,7 +23,7 @@ impl Api {
         }
     }
 
-    /// Returns a server of this API at an address as a provider, with the key that fakes ask for.
+    /// Returns a server of this API at an address as a provider, with the key that fakes require.
     #[must_use]
     pub fn provider_at(self, url: &str) -> ProviderConfig {
         let name = self.model().split('/').next().unwrap_or_default();
@@ -36,7 +36,7 @@ impl Api {
         }
     }
 
-    /// Returns how clients name the way it is spoken to.
+    /// Returns the name of the wire in a client's configuration.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -57,14 +57,14 @@ impl Api {
     }
 }
 
-impl Running {
-    /// Returns this server as a provider, with the key that fakes ask for.
+impl RunningServer {
+    /// Returns this server as a provider, with the key that fakes require.
     #[must_use]
     pub fn provider(&self) -> ProviderConfig {
         self.api().provider_at(&self.url)
     }
 
-    /// Returns everything needed to open models that this server answers for.
+    /// Returns the sources with which a client opens models of this server.
     #[must_use]
     pub fn sources(&self) -> ModelSources {
         ModelSources::default().with_provider(self.provider())

@@ -33,7 +33,7 @@ use std::sync::{Mutex, PoisonError};
 
 use serde::Deserialize;
 
-use super::api::Exchange;
+use super::api::ValidRequest;
 use super::turn::{Turn, Usage};
 
 /// The answers of a fake model.
@@ -58,7 +58,7 @@ pub struct Conversation {
     /// The replies, in order.
     #[serde(rename = "turn")]
     pub turns: Vec<Turn>,
-    /// Gives the last reply again when there are no more.
+    /// Repeats the last reply when there are no more.
     pub repeat_last: bool,
 }
 
@@ -69,16 +69,16 @@ impl Script {
         Self::default()
     }
 
-    /// Reads a script; what it does not know is an error.
+    /// Reads a script. Unknown keys are errors.
     ///
     /// # Errors
     ///
-    /// If the text is not TOML or says what no script can.
+    /// If the text is not TOML or not a valid script.
     pub fn from_toml(text: &str) -> Result<Self, toml::de::Error> {
         toml::from_str(text)
     }
 
-    /// Says the same to everyone.
+    /// Gives the same turns to every conversation.
     #[must_use]
     pub fn always(turns: impl IntoIterator<Item = Turn>) -> Self {
         Self::new().on("", turns)
@@ -112,50 +112,49 @@ impl Script {
 
 /// Finds the turn that a request is answered with.
 #[derive(Debug)]
-pub(super) struct Prompter {
+pub(super) struct TurnSelector {
     script: Script,
     // A std mutex: held for a map entry, never across an await.
     attempts: Mutex<HashMap<u64, usize>>,
 }
 
-/// A turn that was found, and where.
+/// The turn that answers a request, and its position in the script.
 #[derive(Clone, Debug)]
-pub(super) struct Cue<'s> {
+pub(super) struct SelectedTurn<'s> {
     pub(super) turn: &'s Turn,
     pub(super) when: &'s str,
     pub(super) attempt: usize,
-    /// Names this place in this script; what ids are made of.
+    /// Identifies this position in this script; ids are derived from it.
     pub(super) key: u64,
     pub(super) usage: Usage,
     pub(super) delay_ms: u64,
 }
 
-impl Prompter {
+impl TurnSelector {
     pub(super) fn new(script: Script) -> Self {
         Self { script, attempts: Mutex::default() }
     }
 
-    /// Finds the next turn, or says what the script lacks.
-    pub(super) fn cue(&self, exchange: &Exchange) -> Result<Cue<'_>, String> {
-        let belongs = |c: &&Conversation| {
-            exchange.system.contains(&c.when) || exchange.task.contains(&c.when)
-        };
+    /// Selects the next turn, or returns what the script lacks.
+    pub(super) fn select(&self, request: &ValidRequest) -> Result<SelectedTurn<'_>, String> {
+        let belongs =
+            |c: &&Conversation| request.system.contains(&c.when) || request.task.contains(&c.when);
         let Some(conversation) = self.script.conversations.iter().find(belongs) else {
             return Err("the script has no conversation for this request".into());
         };
         let last = conversation.turns.last().filter(|_| conversation.repeat_last);
-        let Some(turn) = conversation.turns.get(exchange.turns).or(last) else {
-            let (turns, when) = (exchange.turns, &conversation.when);
+        let Some(turn) = conversation.turns.get(request.turns).or(last) else {
+            let (turns, when) = (request.turns, &conversation.when);
             return Err(format!("the script has no turn {turns} for `{when}`"));
         };
         let mut hasher = DefaultHasher::new();
-        (&exchange.system, &exchange.task, exchange.turns).hash(&mut hasher);
+        (&request.system, &request.task, request.turns).hash(&mut hasher);
         let key = hasher.finish();
         let attempt = self.attempt(key);
         let turn = turn.first.get(attempt).unwrap_or(turn);
-        let usage = turn.usage.or(self.script.usage).unwrap_or_else(|| estimate(exchange, turn));
+        let usage = turn.usage.or(self.script.usage).unwrap_or_else(|| estimate(request, turn));
         let delay_ms = self.script.delay_ms + turn.delivery.delay_ms;
-        Ok(Cue { turn, when: &conversation.when, attempt, key, usage, delay_ms })
+        Ok(SelectedTurn { turn, when: &conversation.when, attempt, key, usage, delay_ms })
     }
 
     fn attempt(&self, key: u64) -> usize {
@@ -167,7 +166,7 @@ impl Prompter {
 }
 
 /// Counts four bytes as a token.
-fn estimate(exchange: &Exchange, turn: &Turn) -> Usage {
+fn estimate(request: &ValidRequest, turn: &Turn) -> Usage {
     let output = turn.parts.iter().map(|part| super::sse::length(part) / 4 + 1).sum();
-    Usage { input: exchange.bytes as u64 / 4, output, ..Usage::default() }
+    Usage { input: request.bytes as u64 / 4, output, ..Usage::default() }
 }

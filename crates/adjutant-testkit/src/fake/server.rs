@@ -7,24 +7,24 @@ use std::sync::Arc;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 
-use super::api::{Api, Door, Trouble};
+use super::api::{AccessRules, Api, RejectedRequest};
 use super::clock::Clock;
 use super::delivery;
-use super::http::{Broken, Head, Link, Reply};
-use super::log::{Delivered, Log, Recorded, masked, now_ns};
-use super::script::{Cue, Prompter, Script};
-use super::turn::{Class, Delivery, Fault, Usage};
+use super::http::{Connection, Head, ReadRequestError, Reply};
+use super::log::{DeliveryOutcome, Log, RecordedRequest, masked_headers, now_ns};
+use super::script::{Script, SelectedTurn, TurnSelector};
+use super::turn::{Delivery, Fault, FaultClass, Usage};
 
-/// The key a fake asks for unless it is told otherwise.
+/// The key that a fake requires by default.
 pub const KEY: &str = "test-key";
 
 /// A fake server that is not running yet.
-pub struct Fake {
+pub struct FakeServer {
     api: Api,
     script: Script,
-    door: Door,
+    access: AccessRules,
     port: u16,
-    keeps: bool,
+    keeps_requests: bool,
     clock: Clock,
     file: Option<Box<dyn Write + Send>>,
     with_bodies: bool,
@@ -32,29 +32,38 @@ pub struct Fake {
 
 /// A fake server that listens on loopback until it is shut down or dropped.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningServer {
     /// Where it listens, as `http://127.0.0.1:PORT`, without a path.
     pub url: String,
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     task: JoinHandle<()>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct ServerState {
     api: Api,
-    door: Door,
-    prompter: Prompter,
+    access: AccessRules,
+    selector: TurnSelector,
     clock: Clock,
     log: Log,
 }
 
-impl Fake {
+impl FakeServer {
     /// Makes a server of an API.
     #[must_use]
     pub fn new(api: Api, script: Script) -> Self {
-        let door = Door { key: Some(KEY.to_owned()), models: Vec::new() };
+        let access = AccessRules { key: Some(KEY.to_owned()), models: Vec::new() };
         let clock = Clock::Simulated;
-        Self { api, script, door, port: 0, keeps: true, clock, file: None, with_bodies: true }
+        Self {
+            api,
+            script,
+            access,
+            port: 0,
+            keeps_requests: true,
+            clock,
+            file: None,
+            with_bodies: true,
+        }
     }
 
     /// Makes an Anthropic Messages server.
@@ -81,44 +90,44 @@ impl Fake {
         Self::new(Api::Gemini, script)
     }
 
-    /// Asks for this key instead of [`KEY`].
+    /// Requires this key instead of [`KEY`].
     #[must_use]
     pub fn key(mut self, key: &str) -> Self {
-        self.door.key = Some(key.to_owned());
+        self.access.key = Some(key.to_owned());
         self
     }
 
-    /// Asks for no key, as a local server does.
+    /// Requires no key, like a local server.
     #[must_use]
     pub fn without_key(mut self) -> Self {
-        self.door.key = None;
+        self.access.key = None;
         self
     }
 
-    /// Knows this model, and no other than those that were named so.
+    /// Adds a known model. Without any, every model name is accepted.
     #[must_use]
     pub fn model(mut self, name: &str) -> Self {
-        self.door.models.push(name.to_owned());
+        self.access.models.push(name.to_owned());
         self
     }
 
-    /// Listens on this port; 0, the default, is any that is free.
+    /// Listens on this port; 0, the default, chooses a free one.
     #[must_use]
     pub const fn port(mut self, port: u16) -> Self {
         self.port = port;
         self
     }
 
-    /// Forgets requests at once, for long benchmarks.
+    /// Does not record requests, for long benchmarks.
     #[must_use]
-    pub const fn forgetful(mut self) -> Self {
-        self.keeps = false;
+    pub const fn without_recording(mut self) -> Self {
+        self.keeps_requests = false;
         self
     }
 
     /// Waits exactly, by a clock that cannot be paused, for benchmarks.
     #[must_use]
-    pub fn exact(mut self) -> Self {
+    pub fn with_exact_delays(mut self) -> Self {
         self.clock = Clock::exact();
         self
     }
@@ -142,7 +151,7 @@ impl Fake {
     /// # Panics
     ///
     /// If the port is taken.
-    pub async fn start(self) -> Running {
+    pub async fn start(self) -> RunningServer {
         self.listen().await.expect("a free port on loopback")
     }
 
@@ -151,23 +160,23 @@ impl Fake {
     /// # Errors
     ///
     /// If the port is taken.
-    pub async fn listen(self) -> io::Result<Running> {
+    pub async fn listen(self) -> io::Result<RunningServer> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
         let listener = TcpListener::bind(address).await?;
         let url = format!("http://{}", listener.local_addr()?);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ServerState {
             api: self.api,
-            door: self.door,
-            prompter: Prompter::new(self.script),
+            access: self.access,
+            selector: TurnSelector::new(self.script),
             clock: self.clock,
-            log: Log::new(self.keeps, self.file, self.with_bodies),
+            log: Log::new(self.keeps_requests, self.file, self.with_bodies),
         });
         let task = tokio::spawn(accept(listener, Arc::clone(&shared)));
-        Ok(Running { url, shared, task })
+        Ok(RunningServer { url, shared, task })
     }
 }
 
-impl Running {
+impl RunningServer {
     /// Returns the API it speaks.
     #[must_use]
     pub fn api(&self) -> Api {
@@ -182,7 +191,7 @@ impl Running {
 
     /// Returns every request so far, in order of arrival.
     #[must_use]
-    pub fn requests(&self) -> Vec<Recorded> {
+    pub fn requests(&self) -> Vec<RecordedRequest> {
         self.shared.log.requests()
     }
 
@@ -192,7 +201,7 @@ impl Running {
     ///
     /// If there was none, or more than one.
     #[must_use]
-    pub fn single_request(&self) -> Recorded {
+    pub fn single_request(&self) -> RecordedRequest {
         let mut requests = self.requests();
         assert_eq!(requests.len(), 1, "expected one request");
         requests.remove(0)
@@ -200,8 +209,8 @@ impl Running {
 
     /// Returns how many requests arrived.
     #[must_use]
-    pub fn arrived(&self) -> usize {
-        self.shared.log.arrived()
+    pub fn request_count(&self) -> usize {
+        self.shared.log.request_count()
     }
 
     /// Returns how many connections were ever opened.
@@ -216,14 +225,14 @@ impl Running {
         self.shared.log.open_connections()
     }
 
-    /// Waits until so many requests have arrived.
+    /// Waits until this many requests have arrived.
     pub async fn wait_for_requests(&self, count: usize) {
-        self.shared.log.until(|log| log.arrived() >= count).await;
+        self.shared.log.wait_until(|log| log.request_count() >= count).await;
     }
 
     /// Waits until every connection is closed.
     pub async fn wait_until_closed(&self) {
-        self.shared.log.until(|log| log.open_connections() == 0).await;
+        self.shared.log.wait_until(|log| log.open_connections() == 0).await;
     }
 
     /// Serves until the process ends.
@@ -235,18 +244,18 @@ impl Running {
     /// Stops to listen and closes every connection.
     pub async fn shutdown(mut self) {
         self.task.abort();
-        // Aborted is what it should be; a panic was reported where it happened.
+        // An abort is expected here; a panic was reported where it happened.
         let _aborted = (&mut self.task).await;
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningServer {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+async fn accept(listener: TcpListener, shared: Arc<ServerState>) {
     // Dropped with this task, and every connection with it.
     let mut connections = JoinSet::new();
     loop {
@@ -257,113 +266,118 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
 }
 
 /// Closes a connection in the log however its task ends.
-struct Open<'l>(&'l Log, u64);
+struct OpenConnection<'l>(&'l Log, u64);
 
-impl Drop for Open<'_> {
+impl Drop for OpenConnection<'_> {
     fn drop(&mut self) {
         self.0.close(self.1);
     }
 }
 
-async fn serve(stream: TcpStream, shared: Arc<Shared>) {
+async fn serve(stream: TcpStream, shared: Arc<ServerState>) {
     // Small writes must not wait for each other; a failure here only makes it slower.
     let _slower = stream.set_nodelay(true);
-    let open = Open(&shared.log, shared.log.open());
-    let mut link = Link::new(stream, shared.clock.clone());
+    let open = OpenConnection(&shared.log, shared.log.open());
+    let mut client = Connection::new(stream, shared.clock.clone());
     loop {
-        match link.request().await {
+        match client.request().await {
             Ok((head, body)) => {
-                if answer(&shared, open.1, &mut link, head, body).await != Delivered::Whole {
+                if answer(&shared, open.1, &mut client, head, body).await != DeliveryOutcome::Whole
+                {
                     return;
                 }
             }
-            Err(Broken::Gone) => return,
+            Err(ReadRequestError::Gone) => return,
             Err(broken) => {
                 let reply = refusal(&shared, &broken);
-                delivery::send(&mut link, &reply, &Delivery::default()).await;
+                delivery::send(&mut client, &reply, &Delivery::default()).await;
                 return;
             }
         }
     }
 }
 
-fn refusal(shared: &Shared, broken: &Broken) -> Reply {
+fn refusal(shared: &ServerState, broken: &ReadRequestError) -> Reply {
     match broken {
-        Broken::TooLarge(head) => shared.api.trouble(head, &Trouble::TooLarge),
-        Broken::Malformed(why) => {
+        ReadRequestError::TooLarge(head) => {
+            shared.api.refusal_reply(head, &RejectedRequest::TooLarge)
+        }
+        ReadRequestError::Malformed(why) => {
             Reply { status: 400, headers: Vec::new(), body: format!("{why}\n") }
         }
-        Broken::Gone => Reply::default(),
+        ReadRequestError::Gone => Reply::default(),
     }
 }
 
 async fn answer(
-    shared: &Shared,
+    shared: &ServerState,
     connection: u64,
-    link: &mut Link,
+    client: &mut Connection,
     head: Head,
     body: Vec<u8>,
-) -> Delivered {
+) -> DeliveryOutcome {
     let at_ns = now_ns();
-    let received = shared.api.receive(&head, &body, &shared.door);
-    let turn = received.as_ref().ok().map(|exchange| exchange.turns);
-    let cued = received.and_then(|exchange| match shared.prompter.cue(&exchange) {
-        Ok(cue) => Ok((exchange, cue)),
-        Err(message) => Err(shared.api.fault(&Fault {
-            class: Class::BadRequest,
+    let received = shared.api.receive(&head, &body, &shared.access);
+    let turn = received.as_ref().ok().map(|request| request.turns);
+    let selection = received.and_then(|request| match shared.selector.select(&request) {
+        Ok(selected) => Ok((request, selected)),
+        Err(message) => Err(shared.api.fault_reply(&Fault {
+            class: FaultClass::BadRequest,
             message: Some(message),
             ..Fault::default()
         })),
     });
-    let cue = cued.as_ref().ok().map(|(_, cue)| cue.clone());
-    let ready = cued.map(|(exchange, cue)| prepare(shared, &exchange, &cue));
-    let order = shared.log.arrive(Recorded {
+    let selected = selection.as_ref().ok().map(|(_, selected)| selected.clone());
+    let ready = selection.map(|(request, selected)| prepare(shared, &request, &selected));
+    let order = shared.log.record_request(RecordedRequest {
         order: 0,
         at_ns,
         connection,
-        headers: masked(&head),
+        headers: masked_headers(&head),
         method: head.method,
         path: head.path,
         query: head.query,
         body,
-        status: ready.as_ref().map_or_else(|reply| reply.status, Prepared::status),
+        status: ready.as_ref().map_or_else(|reply| reply.status, PreparedReply::status),
         complaint: ready.as_ref().err().map(|reply| reply.body.clone()),
-        when: cue.as_ref().map(|cue| cue.when.to_owned()),
+        when: selected.as_ref().map(|selected| selected.when.to_owned()),
         turn,
-        attempt: cue.as_ref().map(|cue| cue.attempt),
-        usage: cue.as_ref().and_then(reported),
+        attempt: selected.as_ref().map(|selected| selected.attempt),
+        usage: selected.as_ref().and_then(reported_usage),
         delivered: None,
     });
     let plain = Delivery::default();
-    let travel = cue.as_ref().map_or(&plain, |cue| &cue.turn.delivery);
-    let delay_ms = cue.as_ref().map_or(0, |cue| cue.delay_ms);
-    let delivered = match delivery::wait(link, delay_ms).await {
+    let travel = selected.as_ref().map_or(&plain, |selected| &selected.turn.delivery);
+    let delay_ms = selected.as_ref().map_or(0, |selected| selected.delay_ms);
+    let delivered = match delivery::wait(client, delay_ms).await {
         Err(left) => left,
         Ok(()) => match ready {
-            Err(reply) | Ok(Prepared::Reply(reply)) => delivery::send(link, &reply, travel).await,
-            Ok(Prepared::Stream(head, events)) => {
-                delivery::stream(link, &head, &events, travel).await
+            Err(reply) | Ok(PreparedReply::Reply(reply)) => {
+                delivery::send(client, &reply, travel).await
+            }
+            Ok(PreparedReply::Stream(head, events)) => {
+                delivery::stream(client, &head, &events, travel).await
             }
         },
     };
-    shared.log.deliver(order, delivered);
+    shared.log.record_delivery(order, delivered);
     delivered
 }
 
 /// Returns the tokens that an answer reports.
-fn reported(cue: &Cue<'_>) -> Option<Usage> {
-    let turn = cue.turn;
+fn reported_usage(selected: &SelectedTurn<'_>) -> Option<Usage> {
+    let turn = selected.turn;
     let answers = turn.error.is_none() && turn.answer.is_none() && !turn.no_usage;
-    answers.then_some(cue.usage)
+    answers.then_some(selected.usage)
 }
 
-/// An answer that only waits to be sent.
-enum Prepared {
+/// An answer that is ready to be sent.
+enum PreparedReply {
     Reply(Reply),
     Stream(String, Vec<String>),
 }
 
-impl Prepared {
+impl PreparedReply {
     const fn status(&self) -> u16 {
         match self {
             Self::Reply(reply) => reply.status,
@@ -372,21 +386,25 @@ impl Prepared {
     }
 }
 
-fn prepare(shared: &Shared, exchange: &super::api::Exchange, cue: &Cue<'_>) -> Prepared {
+fn prepare(
+    shared: &ServerState,
+    request: &super::api::ValidRequest,
+    selected: &SelectedTurn<'_>,
+) -> PreparedReply {
     let api = shared.api;
-    if let Some(answer) = &cue.turn.answer {
+    if let Some(answer) = &selected.turn.answer {
         let (status, headers, body) = (answer.status, answer.headers.clone(), answer.body.clone());
-        return Prepared::Reply(Reply { status, headers, body });
+        return PreparedReply::Reply(Reply { status, headers, body });
     }
-    if let Some(fault) = cue.turn.error.as_ref().filter(|fault| fault.after_events.is_none()) {
-        return Prepared::Reply(api.fault(fault));
+    if let Some(fault) = selected.turn.error.as_ref().filter(|fault| fault.after_events.is_none()) {
+        return PreparedReply::Reply(api.fault_reply(fault));
     }
-    let id = api.id_header().map(|name| format!("{name}: req_{:016x}\r\n", cue.key));
+    let id = api.id_header().map(|name| format!("{name}: req_{:016x}\r\n", selected.key));
     let head = format!(
         "HTTP/1.1 200 OK\r\ncontent-type: {}\r\ncache-control: no-cache\r\n\
          {}transfer-encoding: chunked\r\n\r\n",
         api.stream_type(),
         id.unwrap_or_default(),
     );
-    Prepared::Stream(head, api.stream(exchange, cue))
+    PreparedReply::Stream(head, api.stream(request, selected))
 }

@@ -53,17 +53,17 @@ pub(super) fn ascii(json: &str) -> String {
     text
 }
 
-/// Signs a thought, so that a changed or invented one is noticed. Valid base64, as the real ones.
+/// Signs a thought, so that a changed or invented one is detected. Valid base64, as the real ones.
 pub(super) fn sign(thought: &str) -> String {
     format!("EqQB{:016x}{:016x}", fnv(thought, 0), fnv(thought, 1))
 }
 
-/// Seals a thought so that only we can read it.
+/// Encodes a thought as opaque content that only this fake can read.
 pub(super) fn seal(thought: &str) -> String {
     format!("{}{}", sign(thought), thought.bytes().fold(String::new(), hex))
 }
 
-/// Says whether a seal is one of ours, and unbroken.
+/// Returns whether opaque content was made by `seal` and is unchanged.
 pub(super) fn is_sealed(seal: &str) -> bool {
     let (Some(signature), Some(hidden)) = (seal.get(..36), seal.get(36..)) else { return false };
     let byte = |at: usize| u8::from_str_radix(hidden.get(at..at + 2)?, 16).ok();

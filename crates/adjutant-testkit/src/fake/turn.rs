@@ -22,8 +22,8 @@ pub struct Turn {
     pub no_usage: bool,
     /// Fails instead of answering, or after some events.
     pub error: Option<Fault>,
-    /// Answers with these bytes instead, as a server that is something else would.
-    pub answer: Option<Answer>,
+    /// Answers with these bytes instead, like a server that is not a model API.
+    pub answer: Option<RawAnswer>,
     /// The sizes of text and argument deltas, in characters, cycled; empty: one delta.
     pub fragment: Vec<usize>,
     /// Writes arguments in ASCII, so that fragments fall inside `\u` escapes.
@@ -46,7 +46,7 @@ pub enum Part {
     Thinking(String),
     /// Thinking that only the provider can read.
     Redacted(String),
-    /// Text that says no, where the API has a place of its own for that.
+    /// A refusal, where the API has a separate field for it.
     Refusal(String),
     /// A tool call.
     Call(Call),
@@ -56,7 +56,7 @@ pub enum Part {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Call {
-    /// The tool's name; may be empty, to see what the client does.
+    /// The tool's name; may be empty, to test the client.
     pub name: String,
     /// The arguments.
     pub arguments: Map<String, Value>,
@@ -107,7 +107,7 @@ pub struct Usage {
 #[serde(default, deny_unknown_fields)]
 pub struct Fault {
     /// What went wrong.
-    pub class: Class,
+    pub class: FaultClass,
     /// The message, instead of the API's usual one.
     pub message: Option<String>,
     /// The `retry-after` header, verbatim.
@@ -121,7 +121,7 @@ pub struct Fault {
 /// The kinds of failure that a client must tell apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Class {
+pub enum FaultClass {
     /// The conversation does not fit the window.
     ContextLength,
     /// Too many requests or tokens; try later.
@@ -145,10 +145,10 @@ pub enum Class {
     Server,
 }
 
-/// An answer of something that is not the API.
+/// A verbatim HTTP answer, as of a server that is not a model API.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Answer {
+pub struct RawAnswer {
     /// The HTTP status.
     pub status: u16,
     /// The headers, beside the length.
@@ -169,29 +169,29 @@ pub struct Delivery {
     pub chunks: Vec<usize>,
     /// Waits before each write but the first.
     pub chunk_delay_ms: u64,
-    /// Closes the connection after so many bytes.
+    /// Closes the connection after this many bytes.
     pub cut_after: Option<usize>,
     /// Ends a cut body as if it were whole, as a proxy does, and keeps the connection.
     pub cut_cleanly: bool,
-    /// Goes silent after so many bytes, until the client leaves.
+    /// Sends nothing more after this many bytes, until the client disconnects.
     pub stall_after: Option<usize>,
-    /// Puts bytes where they do not belong.
+    /// Inserts invalid bytes.
     pub garbage: Option<Garbage>,
     /// Closes the connection without any answer.
     pub hang_up: bool,
 }
 
-/// Bytes that do not belong.
+/// Invalid bytes that are inserted into a body.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Garbage {
-    /// Before which byte of the body.
+    /// The byte of the body before which they are inserted.
     pub at: usize,
     /// The bytes.
     pub bytes: Vec<u8>,
 }
 
-impl Default for Answer {
+impl Default for RawAnswer {
     fn default() -> Self {
         Self { status: 200, headers: Vec::new(), body: String::new() }
     }
@@ -214,7 +214,7 @@ impl Call {
 }
 
 impl Turn {
-    /// Says something.
+    /// Replies with a text.
     #[must_use]
     pub fn says(text: &str) -> Self {
         Self::default().then(Part::Text(text.to_owned()))
@@ -230,9 +230,9 @@ impl Turn {
         Self::default().and_calls(name, arguments)
     }
 
-    /// Fails.
+    /// Fails with a fault of this class.
     #[must_use]
-    pub fn fails(class: Class) -> Self {
+    pub fn fails(class: FaultClass) -> Self {
         Self { error: Some(Fault { class, ..Fault::default() }), ..Self::default() }
     }
 
@@ -254,7 +254,7 @@ impl Turn {
         self.then(Part::Call(Call { name: name.to_owned(), arguments, ..Call::default() }))
     }
 
-    /// Thinks before all else.
+    /// Adds thinking as the first part.
     #[must_use]
     pub fn thinking(mut self, text: &str) -> Self {
         self.parts.insert(0, Part::Thinking(text.to_owned()));
@@ -289,14 +289,14 @@ impl Turn {
         self
     }
 
-    /// Gives one more early attempt this instead.
+    /// Adds a turn that answers one more of the first attempts instead.
     #[must_use]
     pub fn first(mut self, turn: Self) -> Self {
         self.first.push(turn);
         self
     }
 
-    /// Returns why it stops, said or derived.
+    /// Returns the scripted stop reason, or derives it from the parts.
     #[must_use]
     pub fn stop(&self) -> Stop {
         let calls = self.parts.iter().any(|part| matches!(part, Part::Call(_)));

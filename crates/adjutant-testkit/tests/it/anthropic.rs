@@ -1,6 +1,6 @@
 //! Anthropic Messages, from the outside.
 
-use adjutant_testkit::fake::{Api, Call, Fake, Part, Script, Stop, Turn, Usage};
+use adjutant_testkit::fake::{Api, Call, FakeServer, Part, Script, Stop, Turn, Usage};
 use serde_json::{Value, json};
 
 use crate::rig::{Client, Request, ask, changed, hello, refusals};
@@ -13,7 +13,7 @@ fn call(id: &str, arguments: &Value) -> Part {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_with_everything() {
+async fn a_turn_with_every_kind_of_part_streams_valid_events() {
     let turn = Turn::says("Grüße")
         .thinking("Let me see.")
         .then(Part::Redacted("secret".into()))
@@ -104,7 +104,7 @@ async fn a_turn_with_everything() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn why_a_turn_stops() {
+async fn each_stop_reason_has_its_value_in_the_api() {
     let mut reasons = Vec::new();
     for stop in [Stop::End, Stop::Length, Stop::Sequence, Stop::Refused, Stop::Window] {
         let script = Script::always([Turn::says("…").stopping(stop)]);
@@ -131,7 +131,7 @@ async fn arguments_may_break_within_an_escape() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn noise_is_there_to_be_ignored() {
+async fn noise_adds_events_that_a_client_must_ignore() {
     let turn = Turn { noise: true, ..Turn::says("Hi.") };
     let text = ask(API, Script::always([turn]), &hello(API)).await.text();
     assert!(text.contains("event: weather") && text.matches("event: ping").count() > 3);
@@ -165,7 +165,7 @@ fn content(events: &[Value]) -> Vec<Value> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_loop_goes_round() {
+async fn a_tool_loop_is_accepted() {
     let script = Script::always([
         Turn::calls("Read", &json!({ "path": "a" }))
             .and_calls("Read", &json!({ "path": "b" }))
@@ -173,7 +173,7 @@ async fn a_tool_loop_goes_round() {
             .fragmented(&[3]),
         Turn::says("Done."),
     ]);
-    let fake = Fake::anthropic(script).start().await;
+    let fake = FakeServer::anthropic(script).start().await;
     let mut client = Client::connect(&fake).await;
     let mut body = changed(API, |body| {
         body["max_tokens"] = json!(4096);

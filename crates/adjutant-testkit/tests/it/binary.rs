@@ -13,7 +13,7 @@ fn program() -> Command {
 }
 
 #[test]
-fn it_prints_its_url_and_serves() {
+fn the_fake_model_program_prints_its_url_and_serves() {
     let folder = tempfile::tempdir().unwrap();
     let [script, log] = ["script.toml", "log.jsonl"].map(|name| folder.path().join(name));
     std::fs::write(&script, "[[conversation]]\nturn = [{ parts = [{ text = 'Hi.' }] }]\n").unwrap();
@@ -44,7 +44,7 @@ fn it_prints_its_url_and_serves() {
 }
 
 #[test]
-fn what_it_does_not_understand_it_says() {
+fn the_fake_model_program_reports_invalid_arguments() {
     for (arguments, why) in [
         (&[][..], "`--api` is missing"),
         (&["--api", "soap"], "`soap` is none of"),

@@ -1,6 +1,6 @@
 //! OpenAI Chat Completions, from the outside.
 
-use adjutant_testkit::fake::{Api, Call, Fake, Part, Script, Stop, Turn, Usage};
+use adjutant_testkit::fake::{Api, Call, FakeServer, Part, Script, Stop, Turn, Usage};
 use serde_json::{Value, json};
 
 use crate::rig::{Client, Request, ask, changed, hello, refusals};
@@ -8,7 +8,7 @@ use crate::rig::{Client, Request, ask, changed, hello, refusals};
 const API: Api = Api::Chat;
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_with_everything() {
+async fn a_turn_with_every_kind_of_part_streams_valid_events() {
     let call = |id: &str, raw: &str| {
         let (name, id, raw) = ("Read".into(), Some(id.into()), Some(raw.into()));
         Part::Call(Call { name, id, raw, ..Call::default() })
@@ -56,7 +56,7 @@ async fn a_turn_with_everything() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn usage_comes_only_when_it_is_asked_for_and_given() {
+async fn usage_is_sent_only_when_it_is_requested_and_scripted() {
     let quiet = changed(API, |body| {
         body.as_object_mut().unwrap().remove("stream_options");
     });
@@ -68,7 +68,7 @@ async fn usage_comes_only_when_it_is_asked_for_and_given() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn why_a_turn_stops() {
+async fn each_stop_reason_has_its_value_in_the_api() {
     let mut reasons = Vec::new();
     let turns = [
         Turn::says("…"),
@@ -97,9 +97,9 @@ fn result(id: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_loop_goes_round() {
+async fn a_tool_loop_is_accepted() {
     let first = Turn::calls("Read", &json!({ "path": "a" })).and_calls("Read", &json!({}));
-    let fake = Fake::chat(Script::always([first, Turn::says("Done.")])).start().await;
+    let fake = FakeServer::chat(Script::always([first, Turn::says("Done.")])).start().await;
     let mut client = Client::connect(&fake).await;
     let events = client.send(&Request::new(API, &hello(API))).await.events();
     let ids = events

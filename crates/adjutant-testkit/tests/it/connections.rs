@@ -1,6 +1,6 @@
-//! HTTP: connections are reused, secrets masked, what is not understood refused.
+//! HTTP: connections are reused, secrets masked, invalid requests refused.
 
-use adjutant_testkit::fake::{Api, Delivered, Fake, Script, Turn};
+use adjutant_testkit::fake::{Api, DeliveryOutcome, FakeServer, Script, Turn};
 use serde_json::json;
 
 use crate::rig::{APIS, Client, Request, hello};
@@ -8,7 +8,7 @@ use crate::rig::{APIS, Client, Request, hello};
 #[tokio::test(start_paused = true)]
 async fn a_connection_is_kept_for_the_next_request() {
     for api in APIS {
-        let fake = Fake::new(api, Script::always([Turn::says("Hi.")])).start().await;
+        let fake = FakeServer::new(api, Script::always([Turn::says("Hi.")])).start().await;
         let request = Request::new(api, &hello(api));
         let mut client = Client::connect(&fake).await;
         for _ in 0..3 {
@@ -18,15 +18,15 @@ async fn a_connection_is_kept_for_the_next_request() {
         assert!(other.send(&request).await.whole);
         let seen: Vec<_> = fake.requests().iter().map(|r| (r.order, r.connection)).collect();
         assert_eq!(seen, [(0, 0), (1, 0), (2, 0), (3, 1)]);
-        assert_eq!((fake.arrived(), fake.connections(), fake.open_connections()), (4, 2, 2));
+        assert_eq!((fake.request_count(), fake.connections(), fake.open_connections()), (4, 2, 2));
         drop((client, other));
         fake.wait_until_closed().await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_may_be_written_before_the_answers_are_read() {
-    let fake = Fake::chat(Script::always([Turn::says("Hi.")]).delayed(20)).start().await;
+async fn requests_can_be_pipelined() {
+    let fake = FakeServer::chat(Script::always([Turn::says("Hi.")]).delayed(20)).start().await;
     let request = Request::new(Api::Chat, &hello(Api::Chat)).bytes();
     let mut client = Client::connect(&fake).await;
     client.write(&[request.clone(), request].concat()).await;
@@ -37,7 +37,7 @@ async fn requests_may_be_written_before_the_answers_are_read() {
 #[tokio::test(start_paused = true)]
 async fn a_request_is_remembered_with_its_bytes_and_without_its_key() {
     for api in APIS {
-        let fake = Fake::new(api, Script::always([Turn::says("Hi.")])).start().await;
+        let fake = FakeServer::new(api, Script::always([Turn::says("Hi.")])).start().await;
         let request = Request::new(api, &hello(api));
         Client::connect(&fake).await.send(&request).await;
         let seen = fake.single_request();
@@ -46,16 +46,16 @@ async fn a_request_is_remembered_with_its_bytes_and_without_its_key() {
         assert_eq!(format!("{}?{}", seen.path, seen.query).trim_end_matches('?'), request.target);
         assert!(!format!("{seen:?}").contains("test-key"), "{seen:?}");
         assert_eq!((seen.status, seen.turn, seen.attempt), (200, Some(0), Some(0)));
-        assert_eq!(seen.delivered, Some(Delivered::Whole));
+        assert_eq!(seen.delivered, Some(DeliveryOutcome::Whole));
         assert_eq!(seen.complaint, None);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_door_is_strict() {
+async fn wrong_keys_models_paths_and_bodies_are_refused() {
     let mut lines = String::new();
     for api in APIS {
-        let fake = Fake::new(api, Script::new()).model("known").start().await;
+        let fake = FakeServer::new(api, Script::new()).model("known").start().await;
         let valid = Request::new(api, &hello(api));
         let key = ["x-api-key", "authorization", "authorization", "x-goog-api-key"][api as usize];
         let altered = |change: &dyn Fn(&mut Request)| {
@@ -126,12 +126,12 @@ async fn the_door_is_strict() {
 
 #[tokio::test(start_paused = true)]
 async fn gemini_without_server_sent_events_and_anthropic_without_a_version_are_refused() {
-    let fake = Fake::gemini(Script::always([Turn::says("Hi.")])).start().await;
+    let fake = FakeServer::gemini(Script::always([Turn::says("Hi.")])).start().await;
     let mut request = Request::new(Api::Gemini, &hello(Api::Gemini));
     request.target = request.target.replace("?alt=sse", "");
     assert_eq!(Client::connect(&fake).await.send(&request).await.status, 404);
 
-    let fake = Fake::anthropic(Script::always([Turn::says("Hi.")])).start().await;
+    let fake = FakeServer::anthropic(Script::always([Turn::says("Hi.")])).start().await;
     let request = Request::new(Api::Anthropic, &hello(Api::Anthropic));
     let answer =
         Client::connect(&fake).await.send(&request.clone().without("anthropic-version")).await;
@@ -141,15 +141,15 @@ async fn gemini_without_server_sent_events_and_anthropic_without_a_version_are_r
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_local_server_asks_for_no_key() {
-    let fake = Fake::chat(Script::always([Turn::says("Hi.")])).without_key().start().await;
+async fn a_server_without_a_key_accepts_any_request() {
+    let fake = FakeServer::chat(Script::always([Turn::says("Hi.")])).without_key().start().await;
     let request = Request::new(Api::Chat, &hello(Api::Chat)).without("authorization");
     assert_eq!(Client::connect(&fake).await.send(&request).await.status, 200);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_http_is_refused_and_the_connection_closed() {
-    let fake = Fake::chat(Script::new()).start().await;
+async fn a_request_that_is_not_http_is_refused_and_the_connection_closed() {
+    let fake = FakeServer::chat(Script::new()).start().await;
     for (bytes, why) in [
         ("POST /v1/chat/completions HTTP/1.0\r\n\r\n", "the request line"),
         ("nonsense\r\n\r\n", "the request line"),
@@ -172,7 +172,7 @@ async fn what_is_not_http_is_refused_and_the_connection_closed() {
 #[tokio::test(start_paused = true)]
 async fn a_body_that_is_too_large_is_refused_before_it_is_read() {
     for (api, status) in APIS.into_iter().zip([413, 413, 413, 400]) {
-        let fake = Fake::new(api, Script::new()).start().await;
+        let fake = FakeServer::new(api, Script::new()).start().await;
         let mut client = Client::connect(&fake).await;
         client.write(b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 99999999\r\n\r\n").await;
         let answer = client.answer().await;
@@ -182,9 +182,9 @@ async fn a_body_that_is_too_large_is_refused_before_it_is_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutting_down_closes_what_is_open() {
+async fn shutting_down_closes_open_connections() {
     let stalling = Turn::says("Hi.").delivered(|how| how.stall_after = Some(0));
-    let fake = Fake::anthropic(Script::always([stalling])).start().await;
+    let fake = FakeServer::anthropic(Script::always([stalling])).start().await;
     let mut client = Client::connect(&fake).await;
     client.write(&Request::new(Api::Anthropic, &hello(Api::Anthropic)).bytes()).await;
     fake.wait_for_requests(1).await;
@@ -193,12 +193,13 @@ async fn shutting_down_closes_what_is_open() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_request_can_be_written_down() {
+async fn every_request_can_be_logged_to_a_file() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let script = Script::always([Turn::says("Hi.")]);
-    let fake = Fake::gemini(script).forgetful().log_to(file.reopen().unwrap()).start().await;
+    let fake =
+        FakeServer::gemini(script).without_recording().log_to(file.reopen().unwrap()).start().await;
     Client::connect(&fake).await.send(&Request::new(Api::Gemini, &hello(Api::Gemini))).await;
-    assert_eq!(fake.arrived(), 1);
+    assert_eq!(fake.request_count(), 1);
     assert!(fake.requests().is_empty());
     let line = std::fs::read_to_string(file.path()).unwrap();
     let line: serde_json::Value = serde_json::from_str(&line).unwrap();

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use adjutant_testkit::fake::{Api, Delivered, Delivery, Fake, Garbage, Recorded, Script, Turn};
+use adjutant_testkit::fake::{
+    Api, Delivery, DeliveryOutcome, FakeServer, Garbage, RecordedRequest, Script, Turn,
+};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -17,7 +19,7 @@ async fn delivered(api: Api, change: impl FnOnce(&mut Delivery)) -> Answer {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_byte_at_a_time_is_the_same_stream() {
+async fn a_stream_sent_byte_by_byte_is_the_same() {
     for api in APIS {
         let plain = delivered(api, |_| {}).await;
         assert!(plain.whole && plain.chunks.len() > 3);
@@ -38,14 +40,14 @@ async fn a_cut_at_any_byte_ends_there_and_closes_the_connection() {
         let plain = ask(api, Script::always([turn()]), &hello(api)).await.body;
         let cuts = (0..plain.len()).map(|end| turn().delivered(|how| how.cut_after = Some(end)));
         let script = Script::always([cuts.fold(turn(), Turn::first)]);
-        let fake = Fake::new(api, script).start().await;
+        let fake = FakeServer::new(api, script).start().await;
         let request = Request::new(api, &hello(api));
         for end in 0..plain.len() {
             let answer = Client::connect(&fake).await.send(&request).await;
             assert!(!answer.whole);
             assert_eq!(answer.body, plain[..end]);
         }
-        let cut = |request: &Recorded| request.delivered == Some(Delivered::Cut);
+        let cut = |request: &RecordedRequest| request.delivered == Some(DeliveryOutcome::Cut);
         assert!(fake.requests().iter().all(cut));
         let answer = Client::connect(&fake).await.send(&request).await;
         assert!(answer.whole && answer.body == plain);
@@ -53,7 +55,7 @@ async fn a_cut_at_any_byte_ends_there_and_closes_the_connection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cut_may_look_like_an_end() {
+async fn a_clean_cut_looks_like_the_end_of_the_stream() {
     for api in APIS {
         let plain = delivered(api, |_| {}).await.body;
         for end in [0, plain.len() / 2, plain.len() - 1] {
@@ -61,7 +63,7 @@ async fn a_cut_may_look_like_an_end() {
                 how.cut_after = Some(end);
                 how.cut_cleanly = true;
             });
-            let fake = Fake::new(api, Script::always([cut])).start().await;
+            let fake = FakeServer::new(api, Script::always([cut])).start().await;
             let mut client = Client::connect(&fake).await;
             let answer = client.send(&Request::new(api, &hello(api))).await;
             assert!(answer.whole, "a proxy ends a cut body as if it were whole");
@@ -78,7 +80,7 @@ async fn a_cut_may_look_like_an_end() {
 async fn a_stall_lasts_until_the_client_leaves() {
     for api in APIS {
         let stalling = turn().delivered(|how| how.stall_after = Some(40));
-        let fake = Fake::new(api, Script::always([stalling])).start().await;
+        let fake = FakeServer::new(api, Script::always([stalling])).start().await;
         let mut client = Client::connect(&fake).await;
         client.write(&Request::new(api, &hello(api)).bytes()).await;
         let stuck = tokio::time::timeout(Duration::from_secs(3600), client.answer()).await;
@@ -86,13 +88,13 @@ async fn a_stall_lasts_until_the_client_leaves() {
         assert_eq!(fake.single_request().delivered, None);
         drop(client);
         fake.wait_until_closed().await;
-        assert_eq!(fake.single_request().delivered, Some(Delivered::Left));
+        assert_eq!(fake.single_request().delivered, Some(DeliveryOutcome::Left));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_leaves_during_a_delay_is_noticed() {
-    let fake = Fake::chat(Script::always([turn()]).delayed(1_000_000)).start().await;
+    let fake = FakeServer::chat(Script::always([turn()]).delayed(1_000_000)).start().await;
     let mut client = Client::connect(&fake).await;
     client.write(&Request::new(Api::Chat, &hello(Api::Chat)).bytes()).await;
     fake.wait_for_requests(1).await;
@@ -100,11 +102,11 @@ async fn a_client_that_leaves_during_a_delay_is_noticed() {
     drop(client);
     fake.wait_until_closed().await;
     assert!(left.elapsed() < Duration::from_secs(1));
-    assert_eq!(fake.single_request().delivered, Some(Delivered::Left));
+    assert_eq!(fake.single_request().delivered, Some(DeliveryOutcome::Left));
 }
 
 #[tokio::test(start_paused = true)]
-async fn garbage_is_put_where_it_is_asked_for() {
+async fn garbage_is_inserted_at_the_given_byte() {
     let plain = delivered(Api::Chat, |_| {}).await.body;
     let bytes = vec![0xff, 0, b'\n', b'x'];
     let garbage = Garbage { at: 10, bytes: bytes.clone() };
@@ -114,7 +116,7 @@ async fn garbage_is_put_where_it_is_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn delays_take_the_time_they_say() {
+async fn delays_take_the_configured_time() {
     let start = Instant::now();
     delivered(Api::Gemini, |how| how.delay_ms = 250).await;
     assert_eq!(start.elapsed().as_millis() / 10, 25);
@@ -130,13 +132,13 @@ async fn delays_take_the_time_they_say() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_may_hang_up_or_be_something_else() {
+async fn a_scripted_server_can_hang_up_or_send_a_raw_answer() {
     for api in APIS {
         let answer = delivered(api, |how| how.hang_up = true).await;
         assert_eq!((answer.status, answer.whole), (0, false));
     }
     let html = Turn {
-        answer: Some(adjutant_testkit::fake::Answer {
+        answer: Some(adjutant_testkit::fake::RawAnswer {
             headers: vec![("content-type".into(), "text/html".into())],
             body: "<html>It works!</html>".into(),
             ..Default::default()

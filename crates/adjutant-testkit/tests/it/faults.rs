@@ -1,24 +1,24 @@
 //! Each class of failure, in the words of each API, before and within a stream.
 
-use adjutant_testkit::fake::{Api, Class, Fault, Script, Turn};
+use adjutant_testkit::fake::{Api, Fault, FaultClass, Script, Turn};
 use serde_json::Value;
 
 use crate::rig::{APIS, ask, hello};
 
-const CLASSES: [Class; 10] = [
-    Class::ContextLength,
-    Class::RateLimited,
-    Class::Quota,
-    Class::Overloaded,
-    Class::Auth,
-    Class::Permission,
-    Class::NotFound,
-    Class::BadRequest,
-    Class::Refused,
-    Class::Server,
+const CLASSES: [FaultClass; 10] = [
+    FaultClass::ContextLength,
+    FaultClass::RateLimited,
+    FaultClass::Quota,
+    FaultClass::Overloaded,
+    FaultClass::Auth,
+    FaultClass::Permission,
+    FaultClass::NotFound,
+    FaultClass::BadRequest,
+    FaultClass::Refused,
+    FaultClass::Server,
 ];
 
-fn failing(class: Class, change: impl FnOnce(&mut Fault)) -> Script {
+fn failing(class: FaultClass, change: impl FnOnce(&mut Fault)) -> Script {
     let mut fault = Fault { class, ..Fault::default() };
     change(&mut fault);
     Script::always([Turn { error: Some(fault), ..Turn::says("Well, …") }])
@@ -80,10 +80,10 @@ async fn every_class_has_its_status_and_body() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_may_come_in_the_middle_of_a_stream() {
+async fn a_fault_can_be_sent_in_the_middle_of_a_stream() {
     let mut lines = String::new();
     for api in APIS {
-        let script = failing(Class::Overloaded, |fault| fault.after_events = Some(1));
+        let script = failing(FaultClass::Overloaded, |fault| fault.after_events = Some(1));
         let answer = ask(api, script, &hello(api)).await;
         assert_eq!((answer.status, answer.whole), (200, true));
         assert_eq!(answer.events().len(), 2, "{}", answer.text());
@@ -100,11 +100,11 @@ async fn a_failure_may_come_in_the_middle_of_a_stream() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_to_come_again_is_said_in_headers_and_for_gemini_in_the_body_too() {
+async fn the_retry_delay_is_sent_in_headers_and_for_gemini_in_the_body_too() {
     for api in APIS {
         let answer = ask(
             api,
-            failing(Class::RateLimited, |fault| {
+            failing(FaultClass::RateLimited, |fault| {
                 fault.retry_after = Some("2".into());
                 fault.retry_after_ms = Some("1500".into());
                 fault.message = Some("Slow down.".into());
@@ -122,8 +122,8 @@ async fn when_to_come_again_is_said_in_headers_and_for_gemini_in_the_body_too() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn gemini_answers_a_prompt_it_blocks_with_no_candidates() {
-    let answer = ask(Api::Gemini, failing(Class::Refused, |_| {}), &hello(Api::Gemini)).await;
+async fn gemini_answers_a_blocked_prompt_without_candidates() {
+    let answer = ask(Api::Gemini, failing(FaultClass::Refused, |_| {}), &hello(Api::Gemini)).await;
     let events: Vec<Value> = answer.events();
     assert_eq!(answer.status, 200);
     assert_eq!(events[0]["promptFeedback"]["blockReason"], "PROHIBITED_CONTENT");

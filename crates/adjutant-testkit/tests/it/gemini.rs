@@ -1,6 +1,6 @@
 //! Gemini, from the outside.
 
-use adjutant_testkit::fake::{Api, Call, Fake, Part, Script, Stop, Turn, Usage};
+use adjutant_testkit::fake::{Api, Call, FakeServer, Part, Script, Stop, Turn, Usage};
 use serde_json::{Value, json};
 
 use crate::rig::{Client, Request, ask, changed, hello, refusals};
@@ -8,7 +8,7 @@ use crate::rig::{Client, Request, ask, changed, hello, refusals};
 const API: Api = Api::Gemini;
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_with_everything() {
+async fn a_turn_with_every_kind_of_part_streams_valid_events() {
     let turn = Turn::says("Grüße")
         .thinking("Hm.")
         .and_calls("Read", &json!({ "path": "ä" }))
@@ -35,7 +35,7 @@ async fn a_turn_with_everything() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn why_a_turn_stops() {
+async fn each_stop_reason_has_its_value_in_the_api() {
     let mut reasons = Vec::new();
     for stop in [Stop::End, Stop::Length, Stop::Refused, Stop::Malformed] {
         let script = Script::always([Turn::says("…").stopping(stop)]);
@@ -46,7 +46,7 @@ async fn why_a_turn_stops() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn arguments_may_be_deeper_than_anyone_reads() {
+async fn arguments_can_be_nested_ten_thousand_levels_deep() {
     let depth = 10_000;
     let raw = format!("{}1{}", "{\"a\":".repeat(depth), "}".repeat(depth));
     let call = Call { name: "Read".into(), raw: Some(raw.clone()), ..Call::default() };
@@ -61,12 +61,12 @@ fn parts(events: &[Value]) -> Vec<Value> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_loop_goes_round() {
+async fn a_tool_loop_is_accepted() {
     let first = Turn::calls("Read", &json!({ "path": "a" }))
         .and_calls("Read", &json!({ "path": "b" }))
         .thinking("Both.");
     let script = Script::always([first, Turn::says("Done.").thinking("So."), Turn::says("Bye.")]);
-    let fake = Fake::gemini(script).start().await;
+    let fake = FakeServer::gemini(script).start().await;
     let mut client = Client::connect(&fake).await;
     let mut body = hello(API);
     let said = parts(&client.send(&Request::new(API, &body)).await.events());

@@ -33,7 +33,7 @@ fn a_process_that_outlives_the_command_fails_it_and_is_killed() {
 }
 
 #[test]
-fn without_a_command_it_says_how_it_is_used() {
+fn without_a_command_the_program_prints_its_usage() {
     let output = Command::new(env!("CARGO_BIN_EXE_no-leftovers")).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).starts_with("usage: no-leftovers"));

@@ -1,6 +1,6 @@
 //! OpenAI Responses, from the outside.
 
-use adjutant_testkit::fake::{Api, Fake, Part, Script, Stop, Turn, Usage};
+use adjutant_testkit::fake::{Api, FakeServer, Part, Script, Stop, Turn, Usage};
 use serde_json::{Value, json};
 
 use crate::rig::{Client, Request, ask, changed, hello, refusals};
@@ -8,7 +8,7 @@ use crate::rig::{Client, Request, ask, changed, hello, refusals};
 const API: Api = Api::Responses;
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_with_everything() {
+async fn a_turn_with_every_kind_of_part_streams_valid_events() {
     let turn = Turn::says("Grüße")
         .thinking("Hm.")
         .and_calls("Read", &json!({ "path": "ä" }))
@@ -86,7 +86,7 @@ async fn a_turn_with_everything() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn why_a_turn_stops() {
+async fn each_stop_reason_has_its_value_in_the_api() {
     let mut ends = Vec::new();
     let turns = [
         Turn::says("…"),
@@ -122,11 +122,11 @@ fn output(id: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_loop_goes_round_in_either_order() {
+async fn a_tool_loop_is_accepted_in_either_order() {
     let first = Turn::calls("Read", &json!({ "path": "a" }))
         .and_calls("Read", &json!({ "path": "b" }))
         .thinking("Both.");
-    let fake = Fake::responses(Script::always([first, Turn::says("Done.")])).start().await;
+    let fake = FakeServer::responses(Script::always([first, Turn::says("Done.")])).start().await;
     let mut client = Client::connect(&fake).await;
     let last = client.send(&Request::new(API, &hello(API))).await.events().pop().unwrap();
     let said = last["response"]["output"].as_array().unwrap().clone();
@@ -147,7 +147,7 @@ async fn a_tool_loop_goes_round_in_either_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn thoughts_are_sealed_only_when_it_is_asked_for() {
+async fn encrypted_thoughts_are_sent_only_on_request() {
     let script = || Script::always([Turn::says("Hi.").thinking("Hm.")]);
     let open = changed(API, |body| body["include"] = json!([]));
     assert!(!ask(API, script(), &open).await.text().contains("encrypted_content"));

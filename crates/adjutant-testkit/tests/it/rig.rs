@@ -1,6 +1,6 @@
 //! A raw HTTP client, and the smallest valid request of each API.
 
-use adjutant_testkit::fake::{Api, Fake, KEY, Running, Script};
+use adjutant_testkit::fake::{Api, FakeServer, KEY, RunningServer, Script};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -48,7 +48,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) async fn connect(fake: &Running) -> Self {
+    pub(crate) async fn connect(fake: &RunningServer) -> Self {
         let stream = TcpStream::connect(fake.address()).await.unwrap();
         Self { stream, input: Vec::new() }
     }
@@ -235,7 +235,7 @@ pub(crate) fn hello(api: Api) -> Value {
 
 /// Starts a fake and asks it once.
 pub(crate) async fn ask(api: Api, script: Script, body: &Value) -> Answer {
-    let fake = Fake::new(api, script).start().await;
+    let fake = FakeServer::new(api, script).start().await;
     Client::connect(&fake).await.send(&Request::new(api, body)).await
 }
 
@@ -248,7 +248,7 @@ pub(crate) fn changed(api: Api, change: impl FnOnce(&mut Value)) -> Value {
 
 /// Says how each changed body is refused: `name: STATUS message`.
 pub(crate) async fn refusals(api: Api, table: &[(&str, Value)]) -> String {
-    let fake = Fake::new(api, Script::new()).start().await;
+    let fake = FakeServer::new(api, Script::new()).start().await;
     let mut lines = String::new();
     let mut client = Client::connect(&fake).await;
     for (name, body) in table {

@@ -1,6 +1,6 @@
 //! Which turn a request gets.
 
-use adjutant_testkit::fake::{Api, Class, Fake, Part, Script, Stop, Turn, Usage};
+use adjutant_testkit::fake::{Api, FakeServer, FaultClass, Part, Script, Stop, Turn, Usage};
 use serde_json::json;
 
 use crate::rig::{Client, Request, changed, hello};
@@ -43,14 +43,14 @@ fn a_script_is_toml() {
     assert_eq!(turn.parts[0], Part::Thinking("Let me look.".into()));
     assert_eq!(turn.stop(), Stop::Length);
     assert_eq!(turn.usage.unwrap().all_input(), 6);
-    assert_eq!(turn.first[0].error.as_ref().unwrap().class, Class::RateLimited);
+    assert_eq!(turn.first[0].error.as_ref().unwrap().class, FaultClass::RateLimited);
     assert_eq!(turn.delivery.garbage.as_ref().unwrap().bytes, [255]);
     assert!(script.conversations[1].repeat_last);
     assert_eq!(script.usage, Some(Usage { input: 100, output: 10, ..Usage::default() }));
 }
 
 #[test]
-fn what_a_script_cannot_say_is_an_error() {
+fn unknown_keys_and_values_of_a_script_are_errors() {
     for text in [
         "colour = 1",
         "[[conversation]]\nwhom = 'a'",
@@ -71,7 +71,7 @@ async fn the_system_prompt_and_the_first_message_choose_the_conversation() {
         .on("You are beta", [Turn::says("b")])
         .on("Hello", [Turn::says("h")])
         .on("", [Turn::says("else")]);
-    let fake = Fake::chat(script).start().await;
+    let fake = FakeServer::chat(script).start().await;
     let mut client = Client::connect(&fake).await;
     let beta = changed(Api::Chat, |body| body["messages"][0]["content"] = json!("You are beta."));
     let other = changed(Api::Chat, |body| body["messages"][1]["content"] = json!("Bye"));
@@ -83,11 +83,11 @@ async fn the_system_prompt_and_the_first_message_choose_the_conversation() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn first_attempts_may_fare_differently() {
+async fn the_first_attempts_of_a_turn_can_fail() {
     let flaky = Turn::says("At last.")
-        .first(Turn::fails(Class::Overloaded))
-        .first(Turn::fails(Class::RateLimited));
-    let fake = Fake::anthropic(Script::always([flaky])).start().await;
+        .first(Turn::fails(FaultClass::Overloaded))
+        .first(Turn::fails(FaultClass::RateLimited));
+    let fake = FakeServer::anthropic(Script::always([flaky])).start().await;
     let mut client = Client::connect(&fake).await;
     let request = Request::new(Api::Anthropic, &hello(Api::Anthropic));
     let other = changed(Api::Anthropic, |body| body["messages"][0]["content"] = json!("Bye"));
@@ -101,12 +101,12 @@ async fn first_attempts_may_fare_differently() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_script_that_has_nothing_to_say_complains() {
+async fn a_request_without_a_scripted_turn_is_an_error() {
     for (script, why) in [
         (Script::new(), "the script has no conversation for this request"),
         (Script::new().on("alpha", []), "the script has no turn 0 for `alpha`"),
     ] {
-        let fake = Fake::responses(script).start().await;
+        let fake = FakeServer::responses(script).start().await;
         let request = Request::new(Api::Responses, &hello(Api::Responses));
         let answer = Client::connect(&fake).await.send(&request).await;
         assert_eq!((answer.status, &answer.json()["error"]["message"]), (400, &json!(why)));
@@ -114,10 +114,10 @@ async fn a_script_that_has_nothing_to_say_complains() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_turn_may_repeat() {
+async fn the_last_turn_can_repeat() {
     let mut script = Script::always([Turn::says("Again.")]);
     script.conversations[0].repeat_last = true;
-    let fake = Fake::chat(script).start().await;
+    let fake = FakeServer::chat(script).start().await;
     let later = changed(Api::Chat, |body| {
         let messages = body["messages"].as_array_mut().unwrap();
         messages.push(json!({ "role": "assistant", "content": "Again." }));

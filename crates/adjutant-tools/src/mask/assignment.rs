@@ -3,7 +3,7 @@
 //! The name makes a value suspicious, and its characters decide: random text mixes letters and digits, while
 //! identifiers, types and placeholders do not.
 
-use super::tokens::flips;
+use super::tokens::letter_digit_changes;
 use super::{OPENING, SecretKind, SecretSpan, is_masked, is_word};
 
 /// The maximum lengths of names and values; they limit the work per separator.
@@ -38,7 +38,7 @@ enum SecretNameKind {
     Secret,
 }
 
-/// The notation of a value.
+/// How an assigned value is written, which decides whether it may be a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ValueForm {
     Quoted,
@@ -56,7 +56,7 @@ pub(super) fn find(bytes: &[u8], floor: usize, at: usize) -> Option<SecretSpan> 
     let (start, end, form) = match quoted(bytes, from) {
         Some((start, end)) => (start, end, ValueForm::Quoted),
         None if typed => return None,
-        None => bare(bytes, at, from, name)?,
+        None => unquoted_value(bytes, at, from, name)?,
     };
     is_secret(&bytes[start..end], who, form).then_some(SecretSpan {
         start,
@@ -154,7 +154,12 @@ fn quoted(bytes: &[u8], from: usize) -> Option<(usize, usize)> {
 }
 
 /// Returns an unquoted value, which ends at the next space or delimiter.
-fn bare(bytes: &[u8], at: usize, from: usize, name: &[u8]) -> Option<(usize, usize, ValueForm)> {
+fn unquoted_value(
+    bytes: &[u8],
+    at: usize,
+    from: usize,
+    name: &[u8],
+) -> Option<(usize, usize, ValueForm)> {
     let window = &bytes[from..bytes.len().min(from + MAX_BARE_BYTES)];
     let cut = from + window.len() < bytes.len();
     let length = match window.iter().position(|byte| ends_bare(*byte)) {
@@ -201,7 +206,7 @@ fn is_placeholder(value: &[u8]) -> bool {
     template || PLACEHOLDERS.iter().any(|part| memchr::memmem::find(&lower, part).is_some())
 }
 
-/// The character classes of a value.
+/// Which kinds of characters a value has and how often they alternate, to tell random keys from words.
 #[derive(Clone, Copy, Debug, Default)]
 struct CharacterMix {
     lower: bool,
@@ -215,7 +220,7 @@ struct CharacterMix {
 
 impl CharacterMix {
     fn of(value: &[u8]) -> Self {
-        let mut mix = Self { flips: flips(value), ..Self::default() };
+        let mut mix = Self { flips: letter_digit_changes(value), ..Self::default() };
         let mut seen = [0_u64; 4];
         for byte in value {
             seen[usize::from(byte >> 6)] |= 1 << (byte & 63);

@@ -114,7 +114,7 @@ impl TokenShape {
         if matches!(self.body, TokenAlphabet::Mixed) {
             let judged = &body[..body.len().min(JUDGED_BYTES)];
             let run = &judged[..run_length(judged, |byte| self.allows(byte))];
-            if flips(run) < 3 {
+            if letter_digit_changes(run) < 3 {
                 return None;
             }
         }
@@ -167,7 +167,7 @@ fn run_length(bytes: &[u8], allowed: impl Fn(u8) -> bool) -> usize {
 }
 
 /// Counts how often a letter is next to a digit: often in random text, rarely in names.
-pub(super) fn flips(bytes: &[u8]) -> usize {
+pub(super) fn letter_digit_changes(bytes: &[u8]) -> usize {
     bytes
         .windows(2)
         .filter(|pair| {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use adjutant_workspace::sandbox::{BoundedOutput, OutputSink, OutputStream};
 
-use super::text::{self, cleaned};
+use super::text::{self, clean_output};
 use crate::Masker;
 use crate::mask::{KeyLineTracker, SecretKind};
 
@@ -58,10 +58,10 @@ impl<'call> LiveOutput<'call> {
     /// Shows the rest of the output and returns the kept text.
     pub(super) fn finish(mut self) -> String {
         self.show(self.held.len());
-        text::kept(&self.kept, self.masker)
+        text::kept_output_text(&self.kept, self.masker)
     }
 
-    fn hold(&mut self, bytes: &[u8]) {
+    fn hold_back(&mut self, bytes: &[u8]) {
         let kept = bytes.len().min(HELD_BYTES);
         let lost = (self.held.len() + kept).saturating_sub(HELD_BYTES);
         if lost > 0 || kept < bytes.len() {
@@ -88,7 +88,7 @@ impl<'call> LiveOutput<'call> {
             Some(_) | None => 0,
         };
         self.is_torn &= lines.is_empty();
-        let text = self.without_keys(&cleaned(&lines[from..]));
+        let text = self.without_keys(&clean_output(&lines[from..]));
         let text = self.masker.mask(&text);
         let shown = latest(&text);
         if !shown.is_empty() {
@@ -123,7 +123,7 @@ impl<'call> LiveOutput<'call> {
 impl OutputSink for LiveOutput<'_> {
     fn chunk(&mut self, stream: OutputStream, bytes: &[u8]) {
         self.kept.chunk(stream, bytes);
-        self.hold(bytes);
+        self.hold_back(bytes);
         if self.due().is_some_and(|due| due <= Instant::now()) {
             self.show_lines();
         }

@@ -1,15 +1,17 @@
-//! The tool Run, which executes a shell command in a sandbox.
+//! The tool Run, which executes a shell command, in a sandbox unless the user switched it off.
 //!
 //! Stdout and stderr share one pipe, so that output keeps its order. Whether the agent may run commands was
 //! decided before, and the sandbox is passed in. Start at [`run()`]; `live` and `text` process the output.
 
 mod live;
+mod missing_tool;
 mod text;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use adjutant_core::CommandExit;
 use adjutant_core::numbers::grouped;
 use adjutant_workspace::PathError;
 use adjutant_workspace::sandbox::{
@@ -19,6 +21,7 @@ use adjutant_workspace::sandbox::{
 };
 
 use self::live::LiveOutput;
+pub use self::missing_tool::ToolAvailability;
 use crate::args::{ArgumentNames, CallArguments, ToolArgumentError, brief};
 use crate::output::{ToolCallResult, remark};
 use crate::toolbox::ToolCallContext;
@@ -65,7 +68,7 @@ struct CommandEnd {
     remarks: Vec<String>,
 }
 
-/// The limit of a command's timeout.
+/// Whether a command's timeout is capped at the limit for agents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimeoutLimit {
     /// The limit for commands of agents.
@@ -91,7 +94,7 @@ pub(crate) fn run(
             let program = asked.program(Some(config), environment);
             let ended =
                 sandbox.run(&program, cancel, &mut live).map_err(|why| asked.failed(why))?;
-            (over(ended, config.network), config.bounds.clone())
+            (command_end_of(ended, config.network), config.bounds.clone())
         }
         Confinement::Off { root } => {
             let program = asked.program(None, environment);
@@ -116,9 +119,18 @@ pub(crate) fn run(
                 format!("`timeout` may be {most} seconds at most")
             }
             TimeoutLimit::OfAgent => {
-                format!("{most} seconds is the most that the policy key `run_max_s` allows")
+                format!(
+                    "the command had the longest timeout that the policy key `run_max_s` allows, {most} seconds; split it"
+                )
             }
         };
+        remark(&mut text, words);
+    }
+    let is_sandboxed = matches!(confinement, Confinement::Sandboxed(_));
+    if is_sandboxed
+        && over.end != ProgramEnd::Exited(0)
+        && let Some(words) = missing_tool::explain(&shown, call.availability)
+    {
         remark(&mut text, words);
     }
     for words in &over.remarks {
@@ -126,7 +138,8 @@ pub(crate) fn run(
     }
     remark(&mut text, format_args!("sandbox: {}", over.level));
     let is_error = over.end != ProgramEnd::Exited(0);
-    Ok(ToolCallResult { is_error, sandbox: Some(over.level), ..ToolCallResult::ok(text) })
+    let exit = Some(exit_of(over.end, asked.timeout));
+    Ok(ToolCallResult { is_error, sandbox: Some(over.level), exit, ..ToolCallResult::ok(text) })
 }
 
 /// The command of a call and its options.
@@ -142,18 +155,19 @@ impl RequestedCommand {
         longest: TimeoutLimit,
         confinement: &Confinement,
     ) -> Result<Self, RunErrorText> {
-        let args = CallArguments::new(ToolName::Run, call.arguments, &FIELDS).map_err(words)?;
-        let command = args.required("command").map_err(words)?;
+        let args =
+            CallArguments::new(ToolName::Run, call.arguments, &FIELDS).map_err(argument_error)?;
+        let command = args.required("command").map_err(argument_error)?;
         check_command(&command)?;
         let most = call.caps.run_seconds;
-        let seconds = args.number("timeout", 1).map_err(words)?;
+        let seconds = args.number("timeout", 1).map_err(argument_error)?;
         let seconds = seconds.unwrap_or(DEFAULT_SECONDS.min(most));
         if longest == TimeoutLimit::OfAgent && seconds > most {
             return Err(format!(
                 "`timeout` is in seconds, {most} at most (policy key `run_max_s`), got {seconds}"
             ));
         }
-        let cwd = args.text("cwd").map_err(words)?.unwrap_or_default();
+        let cwd = args.text("cwd").map_err(argument_error)?.unwrap_or_default();
         let directory =
             directory(call, confinement, &cwd).map_err(|error| show::path_error(&cwd, &error))?;
         Ok(Self { command, directory, timeout: Duration::from_secs(seconds) })
@@ -167,7 +181,14 @@ impl RequestedCommand {
         let set = &mut program.environment;
         set.push(("CI".into(), "1".into()));
         match config {
-            Some(config) => prepend_path(set, &config.grants),
+            Some(config) => {
+                for (name, value) in &config.variables {
+                    set.retain(|(known, _)| known != name);
+                    set.push((name.clone(), value.clone()));
+                }
+                prepend_path(set, &config.grants);
+                prepend_dirs(set, &config.path);
+            }
             // These directories are private only inside a sandbox. Without one, another user could plant
             // files in them.
             None => set.retain(|(name, _)| name != "HOME" && name != "TMPDIR"),
@@ -194,7 +215,7 @@ impl RequestedCommand {
             }
             RunError::Directory { .. } => {
                 let shown = show::path(&self.directory);
-                format!("`{shown}` is no directory of the workspace; list them with Glob")
+                format!("`{shown}` is not a directory of the workspace; list directories with Glob")
             }
             RunError::Unavailable(why) => unavailable(&why),
             RunError::Helper(why) => unavailable(&SandboxUnavailable { why: why.to_string() }),
@@ -202,7 +223,7 @@ impl RequestedCommand {
     }
 }
 
-fn words(error: ToolArgumentError) -> RunErrorText {
+fn argument_error(error: ToolArgumentError) -> RunErrorText {
     error.0
 }
 
@@ -231,7 +252,8 @@ fn directory(
 ) -> Result<PathBuf, PathError> {
     let mut path = Path::new(written);
     if let Confinement::Sandboxed(sandbox) = confinement {
-        path = path.strip_prefix(&sandbox.config().at).unwrap_or(path);
+        let config = sandbox.config();
+        path = path.strip_prefix(config.at.join(&config.start)).unwrap_or(path);
     }
     let relative = call.root.relative(path)?;
     call.root.open_dir(&relative)?;
@@ -240,12 +262,17 @@ fn directory(
 
 /// Puts the `bin` directories of granted toolchains before the system's in `PATH`.
 fn prepend_path(set: &mut [(OsString, OsString)], grants: &[PathBuf]) {
-    let Some((_, path)) = set.iter_mut().find(|(name, _)| name == "PATH") else { return };
     let granted = grants.iter().filter_map(|grant| {
         let below = grant.join("bin");
         if below.is_dir() { Some(below) } else { grant.ends_with("bin").then(|| grant.clone()) }
     });
-    let all: Vec<PathBuf> = granted.chain(std::env::split_paths(path)).collect();
+    prepend_dirs(set, &granted.collect::<Vec<_>>());
+}
+
+fn prepend_dirs(set: &mut [(OsString, OsString)], dirs: &[PathBuf]) {
+    let Some((_, path)) = set.iter_mut().find(|(name, _)| name == "PATH") else { return };
+    let rest = std::env::split_paths(path).filter(|known| !dirs.contains(known));
+    let all: Vec<PathBuf> = dirs.iter().cloned().chain(rest).collect();
     // `PATH` cannot contain a path with a colon.
     let all = all.iter().filter(|it| !it.as_os_str().as_encoded_bytes().contains(&b':'));
     if let Ok(joined) = std::env::join_paths(all) {
@@ -257,7 +284,7 @@ fn can_be_set(name: &str, value: &str) -> bool {
     !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
 }
 
-fn over(ended: SandboxedExit, network: NetworkAccess) -> CommandEnd {
+fn command_end_of(ended: SandboxedExit, network: NetworkAccess) -> CommandEnd {
     let mut remarks = Vec::new();
     if !ended.tree_gone {
         remarks.push("a process could not be ended within a second".to_owned());
@@ -307,6 +334,18 @@ fn first_line(over: &CommandEnd, timeout: Duration, bounds: &ResourceBounds) -> 
                  `workspace_entries`), and added more; remove some"
             )
         }
+    }
+}
+
+fn exit_of(end: ProgramEnd, timeout: Duration) -> CommandExit {
+    match end {
+        ProgramEnd::Exited(status) => CommandExit::Exited(status),
+        ProgramEnd::Signalled(signal) => CommandExit::Signalled(signal),
+        ProgramEnd::TimedOut => CommandExit::TimedOut(timeout.as_secs()),
+        ProgramEnd::Cancelled
+        | ProgramEnd::OutOfMemory { .. }
+        | ProgramEnd::TooMuchWritten { .. }
+        | ProgramEnd::TooManyEntries { .. } => CommandExit::Stopped,
     }
 }
 
@@ -373,11 +412,11 @@ mod tests {
             level,
             tree_gone,
         };
-        let full = over(ended(SandboxLevel::Full, true), NetworkAccess::Off);
+        let full = command_end_of(ended(SandboxLevel::Full, true), NetworkAccess::Off);
         assert_eq!((full.level.as_str(), full.remarks.len()), ("full", 0));
         let reduced =
             ended(SandboxLevel::Reduced(vec![SandboxLayer::Landlock, SandboxLayer::PidMax]), false);
-        let reduced = over(reduced, NetworkAccess::Off);
+        let reduced = command_end_of(reduced, NetworkAccess::Off);
         assert_eq!(reduced.level, "reduced: without Landlock, process limit");
         assert_eq!(reduced.remarks, ["a process could not be ended within a second"]);
     }

@@ -13,24 +13,24 @@ const KEY_LINE_BYTES: usize = 40;
 ///
 /// Part of a secret would not be recognized, so cuts are between lines, or between words of a long line. A
 /// long text without any gap is left out completely.
-pub(super) fn kept(captured: &BoundedOutput, masker: &Masker) -> String {
+pub(super) fn kept_output_text(captured: &BoundedOutput, masker: &Masker) -> String {
     let (head, tail) = captured.parts();
     if captured.cut_bytes() == 0 {
-        return masker.mask_owned(cleaned(&[head, &tail].concat()));
+        return masker.mask_owned(clean_output(&[head, &tail].concat()));
     }
     let head = head.get(..last_gap(head)).unwrap_or_default();
     let tail = tail.get(first_gap(&tail)..).unwrap_or_default();
     let tail = tail.get(orphaned_key(tail)..).unwrap_or_default();
     let left_out = captured.total_bytes() - (head.len() + tail.len()) as u64;
     // Both parts are masked separately; otherwise a key that spans the cut would hide the remark about it.
-    let mut text = masker.mask_owned(cleaned(head));
+    let mut text = masker.mask_owned(clean_output(head));
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
     }
     text.push_str("… ");
     text.push_str(&grouped(left_out));
     text.push_str(" bytes left out …\n");
-    text.push_str(&masker.mask_owned(cleaned(tail)));
+    text.push_str(&masker.mask_owned(clean_output(tail)));
     text
 }
 
@@ -74,7 +74,7 @@ pub(super) fn orphaned_key(bytes: &[u8]) -> usize {
 /// Converts output to text without escape sequences and control characters other than line breaks and tabs.
 ///
 /// A carriage return, which overwrites the line on a terminal, becomes a line break.
-pub(super) fn cleaned(bytes: &[u8]) -> String {
+pub(super) fn clean_output(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let mut out = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();
@@ -150,7 +150,7 @@ mod tests {
     fn shown(said: &str) -> String {
         let mut captured = BoundedOutput::new(CAP_BYTES);
         captured.chunk(OutputStream::Out, said.as_bytes());
-        kept(&captured, &Masker::new([SECRET]))
+        kept_output_text(&captured, &Masker::new([SECRET]))
     }
 
     /// Returns whether any four consecutive characters of the secret are shown.
@@ -204,10 +204,10 @@ mod tests {
             bytes in proptest::collection::vec(prop_oneof![any::<u8>(), Just(0x1b), Just(b'['), Just(b'\r')], 0..200),
             plain in "[ -~\\n\\té日]*",
         ) {
-            let text = cleaned(&bytes);
+            let text = clean_output(&bytes);
             prop_assert!(text.chars().all(|c| !c.is_control() || c == '\n' || c == '\t'), "{text:?}");
-            prop_assert_eq!(cleaned(text.as_bytes()), text);
-            prop_assert_eq!(cleaned(plain.as_bytes()), plain);
+            prop_assert_eq!(clean_output(text.as_bytes()), text);
+            prop_assert_eq!(clean_output(plain.as_bytes()), plain);
         }
 
         #[test]

@@ -18,7 +18,7 @@ pub(crate) enum AddressScope<'web> {
 
 impl AddressScope<'_> {
     /// Returns the kind of a refused address; `None` if it is allowed.
-    pub(crate) fn refuses(self, address: SocketAddr) -> Option<&'static str> {
+    pub(crate) fn refusal_reason(self, address: SocketAddr) -> Option<&'static str> {
         match self {
             Self::Configured => None,
             Self::Public { loopback_ports } => {
@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn an_exemption_is_for_loopback_on_its_port_only() {
         let reach = AddressScope::Public { loopback_ports: &[4711] };
-        let refused = |text: &str| reach.refuses(text.parse().unwrap());
+        let refused = |text: &str| reach.refusal_reason(text.parse().unwrap());
         assert_eq!(refused("127.0.0.1:4711"), None);
         assert_eq!(refused("127.0.0.1:4712"), Some("loopback"));
         assert_eq!(refused("10.0.0.1:4711"), Some("private"));

@@ -1,4 +1,4 @@
-//! Limits of a web call.
+//! The limits of one WebFetch or WebSearch call.
 
 use std::time::Duration;
 

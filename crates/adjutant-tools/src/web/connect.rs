@@ -31,12 +31,12 @@ pub(crate) async fn dial(
     let addresses = addresses(web, target).await?;
     // All addresses are checked, because a host with both a public and a private address is suspicious.
     for address in &addresses {
-        if let Some(kind) = reach.refuses(*address) {
+        if let Some(kind) = reach.refusal_reason(*address) {
             return Err(WebError::NotPublic { host: target.name().into_owned(), kind });
         }
     }
     let tcp = connect(web, target, &addresses).await?;
-    if target.is_secure() { secured(web, target, tcp).await } else { Ok(Box::new(tcp)) }
+    if target.is_secure() { connect_tls(web, target, tcp).await } else { Ok(Box::new(tcp)) }
 }
 
 /// Returns the addresses of the host. Names are resolved only here.
@@ -72,7 +72,7 @@ async fn connect(
     Err(WebError::Connect { host: target.name().into_owned(), reason })
 }
 
-async fn secured(
+async fn connect_tls(
     web: &WebAccess,
     target: &RequestTarget,
     tcp: TcpStream,

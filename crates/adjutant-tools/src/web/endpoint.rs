@@ -161,7 +161,9 @@ fn parsed(url: &str) -> Result<Url, WebError> {
 
 fn header_value(text: &str) -> Result<HeaderValue, WebError> {
     let mut value = HeaderValue::from_str(text).map_err(|_| {
-        WebError::SearchSetup("its key contains characters that no key has".to_owned())
+        WebError::SearchSetup(
+            "its key contains characters that are not allowed in a key".to_owned(),
+        )
     })?;
     value.set_sensitive(true);
     Ok(value)

@@ -39,7 +39,7 @@ pub enum WebError {
     #[error("the {0} contains a secret, so it was not sent")]
     Secret(&'static str),
     /// The host has a non-public address.
-    #[error("`{host}` leads to an address that is not public ({kind}), so it is not asked")]
+    #[error("`{host}` resolves to an address that is not public ({kind}), so no request was sent")]
     NotPublic {
         /// The host as written in the URL.
         host: String,
@@ -74,10 +74,10 @@ pub enum WebError {
         reason: String,
     },
     /// The body has an unsupported content encoding.
-    #[error("the answer is encoded as `{0}`, which was not asked for")]
+    #[error("the answer is encoded as `{0}`, which was not requested")]
     Encoding(String),
     /// The server was silent for too long.
-    #[error("`{host}` was silent for {}", seconds(*.time))]
+    #[error("`{host}` sent nothing for {}", seconds(*.time))]
     Idle {
         /// The host.
         host: String,
@@ -99,7 +99,9 @@ pub enum WebError {
         source: Box<WebError>,
     },
     /// The host of the URL is not the approved one.
-    #[error("the URL asks `{found}`, but `{approved}` was approved; write the URL plainly")]
+    #[error(
+        "the URL names the host `{found}`, but `{approved}` was approved; write the URL plainly"
+    )]
     OtherHost {
         /// The host of the URL.
         found: String,
@@ -108,7 +110,7 @@ pub enum WebError {
     },
     /// The page redirects to a host that has not been approved.
     #[error(
-        "the page redirects to `{host}`, which nobody has allowed yet; to ask for it, fetch {url}"
+        "the page redirects to `{host}`, which is not approved yet; to request approval, fetch {url}"
     )]
     NewHost {
         /// The host.
@@ -129,7 +131,9 @@ pub enum WebError {
     )]
     NoSearch,
     /// The configuration of the search engine is invalid.
-    #[error("the search engine cannot be used: {0}")]
+    #[error(
+        "the web search is not configured correctly: {0}; correct `[search]` in ~/.config/adjutant/config.toml"
+    )]
     SearchSetup(String),
     /// The search engine returned an error status.
     #[error("{engine} answered with status {status}{hint}")]
@@ -142,7 +146,7 @@ pub enum WebError {
         hint: &'static str,
     },
     /// The response of the search engine has an unexpected format.
-    #[error("{engine} answered in a form that is not understood: {reason}")]
+    #[error("the answer of {engine} is not understood: {reason}")]
     SearchForm {
         /// The name of the search engine.
         engine: &'static str,

@@ -22,7 +22,7 @@ const USER_AGENT: &str = concat!("adjutant/", env!("CARGO_PKG_VERSION"));
 /// The maximum number of response headers; the default of the HTTP library, made explicit.
 const MAX_HEADERS: usize = 100;
 
-/// A request without its URL.
+/// The headers and body of a request; the URL is separate, because redirects change it.
 pub(crate) struct WebRequest {
     /// The `Accept` header.
     pub(crate) accept: &'static str,

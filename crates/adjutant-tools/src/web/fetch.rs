@@ -61,14 +61,14 @@ pub(crate) fn fetch(
     let max_chars = max_chars.unwrap_or(caps.page_chars).min(caps.page_chars_max);
     let mut asked = Vec::new();
     let approved = call.approved;
-    let target = RequestTarget::written(web, call.masker, &url)
+    let target = RequestTarget::parse(web, call.masker, &url)
         .and_then(|target| target.approved_for(approved.map(|approved| approved.host)));
     let page = target.and_then(|target| {
         let hosts = approved.map(|approved| approved.hosts);
         block_on(call.should_stop, caps.total_time, follow(web, target, hosts, &mut asked))
     });
     let mut output = match page {
-        Ok(page) => shown(call, &page, max_chars, &asked),
+        Ok(page) => format_page(call, &page, max_chars, &asked),
         Err(error) => ToolCallResult::error(explain(&error)),
     };
     output.touched = asked;
@@ -94,7 +94,7 @@ async fn follow(
             (answer, _) => answer?,
         };
         match answer.location() {
-            Some(location) => target = target.redirected(web, &location)?.allowed_by(hosts)?,
+            Some(location) => target = target.parse_redirect(web, &location)?.allowed_by(hosts)?,
             None => return received(web, target, answer).await,
         }
     }
@@ -115,7 +115,7 @@ async fn received(
 }
 
 /// Formats a page: with its URL, inside tags that it cannot close, followed by our remarks.
-fn shown(
+fn format_page(
     call: &ToolCallContext<'_>,
     page: &FetchedPage,
     max_chars: usize,
@@ -142,13 +142,13 @@ fn shown(
                 format!(" length=\"{}\"", quote::attribute(&brief(length)))
             });
             text.push_str(&format!("<page {origin}{size}/>"));
-            remark(&mut text, "this is no text, so it is not shown");
+            remark(&mut text, "this is not text, so it is not shown");
         }
         Some(reading) => {
             let bytes = page.body.as_ref().map_or(0, |body| body.bytes.len());
             // Masked before it is cut, so that no part of a secret remains at the cut.
             let whole = call.masker.mask(&reading.text);
-            let part = show::cut(&whole, max_chars).unwrap_or(&whole);
+            let part = show::first_chars(&whole, max_chars).unwrap_or(&whole);
             let tag = quote::tag("page", part);
             let end = if part.is_empty() || part.ends_with('\n') { "" } else { "\n" };
             text.push_str(&format!("<{tag} {origin} bytes=\"{bytes}\">\n{part}{end}</{tag}>"));

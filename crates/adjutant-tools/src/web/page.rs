@@ -18,7 +18,7 @@ pub(crate) enum PageKind {
     Other,
 }
 
-/// A page as text.
+/// A fetched page converted to text, with remarks about what was left out.
 pub(crate) struct PageText {
     pub(crate) text: String,
     /// Remarks about what was left out or replaced.
@@ -59,7 +59,11 @@ pub(crate) fn read(
 ) -> Option<PageText> {
     let mut remarks = Vec::new();
     let encoding = charset(content_type, kind, &body.bytes);
-    let bytes = if body.is_cut && encoding == UTF_8 { whole(&body.bytes) } else { &body.bytes };
+    let bytes = if body.is_cut && encoding == UTF_8 {
+        without_partial_char(&body.bytes)
+    } else {
+        &body.bytes
+    };
     let (text, encoding, has_errors) = encoding.decode(bytes);
     if has_errors {
         remarks.push(format!("bytes that are not valid {} were replaced", encoding.name()));
@@ -113,7 +117,7 @@ fn in_page(bytes: &[u8]) -> Option<&'static Encoding> {
 }
 
 /// Removes an incomplete character at the end of a cut body.
-fn whole(bytes: &[u8]) -> &[u8] {
+fn without_partial_char(bytes: &[u8]) -> &[u8] {
     let tail = &bytes[bytes.len().saturating_sub(4)..];
     let begun = (0..tail.len()).rev().find(|at| tail[*at] & 0xc0 != 0x80);
     let is_cut = |at: usize| {
@@ -142,11 +146,11 @@ mod tests {
 
     #[test]
     fn a_character_is_not_cut_in_two() {
-        assert_eq!(whole("aé".as_bytes()), "aé".as_bytes());
-        assert_eq!(whole(&"aé".as_bytes()[..2]), b"a");
-        assert_eq!(whole(&"a𝄞".as_bytes()[..4]), b"a");
-        assert_eq!(whole(b"a\x80\x80"), b"a\x80\x80");
-        assert_eq!(whole(b""), b"");
+        assert_eq!(without_partial_char("aé".as_bytes()), "aé".as_bytes());
+        assert_eq!(without_partial_char(&"aé".as_bytes()[..2]), b"a");
+        assert_eq!(without_partial_char(&"a𝄞".as_bytes()[..4]), b"a");
+        assert_eq!(without_partial_char(b"a\x80\x80"), b"a\x80\x80");
+        assert_eq!(without_partial_char(b""), b"");
     }
 
     #[test]

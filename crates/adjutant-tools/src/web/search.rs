@@ -64,7 +64,7 @@ pub(crate) fn search(
         Ok((endpoint, hits))
     });
     let mut output = match found {
-        Ok((endpoint, hits)) => ToolCallResult::ok(shown(endpoint, query, &hits, wanted)),
+        Ok((endpoint, hits)) => ToolCallResult::ok(format_results(endpoint, query, &hits, wanted)),
         Err(error) => ToolCallResult::error(explain(&error)),
     };
     output.touched = asked;
@@ -116,8 +116,13 @@ async fn ask(
     endpoint.hits(&answer).ok_or_else(|| form("there is no list of results".to_owned()))
 }
 
-/// Formats the results as a list, inside tags that they cannot close.
-fn shown(endpoint: &SearchEndpoint, query: &str, hits: &[SearchResult], wanted: usize) -> String {
+/// Formats the results as a list inside a tag whose name is chosen so that no result contains its closing tag.
+fn format_results(
+    endpoint: &SearchEndpoint,
+    query: &str,
+    hits: &[SearchResult],
+    wanted: usize,
+) -> String {
     let usable: Vec<_> = hits.iter().filter_map(|hit| Some((hit, page_url(&hit.url)?))).collect();
     let form = endpoint.form();
     let mut list = String::new();
@@ -159,7 +164,7 @@ fn line(text: &str, form: SnippetFormat, max_chars: usize) -> String {
     };
     let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let seen = page::visible(&words);
-    match show::cut(&seen, max_chars) {
+    match show::first_chars(&seen, max_chars) {
         Some(part) => format!("{part}…"),
         None => seen,
     }

@@ -33,7 +33,7 @@ pub(crate) struct RequestTarget {
 
 impl RequestTarget {
     /// Checks a URL that a model wrote.
-    pub(crate) fn written(web: &WebAccess, masker: &Masker, text: &str) -> Result<Self, WebError> {
+    pub(crate) fn parse(web: &WebAccess, masker: &Masker, text: &str) -> Result<Self, WebError> {
         check_length(text, web)?;
         // The parser would drop line breaks and tabs, so that different texts would become the same URL.
         if text.trim().chars().any(|c| c.is_control() || c.is_whitespace()) {
@@ -41,7 +41,7 @@ impl RequestTarget {
         }
         let url = Url::parse(text.trim()).map_err(|error| WebError::NotAUrl(error.to_string()))?;
         let has_secret = holds_secret(masker, text) || holds_secret(masker, url.as_str());
-        let target = Self::judged(web, url)?;
+        let target = Self::check_url(web, url)?;
         if has_secret { Err(WebError::Secret("URL")) } else { Ok(target) }
     }
 
@@ -49,12 +49,12 @@ impl RequestTarget {
     ///
     /// Only the search for secrets is skipped: the server cannot know ours, and its redirects often contain
     /// tokens of its own.
-    pub(crate) fn redirected(&self, web: &WebAccess, location: &str) -> Result<Self, WebError> {
+    pub(crate) fn parse_redirect(&self, web: &WebAccess, location: &str) -> Result<Self, WebError> {
         let judge = || {
             check_length(location, web)?;
             let url = self.url.join(location);
             let url = url.map_err(|error| WebError::NotAUrl(error.to_string()))?;
-            let target = Self::judged(web, url)?;
+            let target = Self::check_url(web, url)?;
             if self.is_secure() && !target.is_secure() {
                 return Err(WebError::Downgrade);
             }
@@ -96,10 +96,10 @@ impl RequestTarget {
         if !url.username().is_empty() || url.password().is_some() {
             return Err(setup("its URL must not contain a user name or password"));
         }
-        Self::at(url).ok_or_else(|| setup("its URL has no host"))
+        Self::from_url(url).ok_or_else(|| setup("its URL has no host"))
     }
 
-    fn judged(web: &WebAccess, mut url: Url) -> Result<Self, WebError> {
+    fn check_url(web: &WebAccess, mut url: Url) -> Result<Self, WebError> {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(WebError::Scheme(brief(url.scheme())));
         }
@@ -114,14 +114,15 @@ impl RequestTarget {
         if let Some(host) = rooted {
             url.set_host(Some(&host)).map_err(|error| WebError::NotAUrl(error.to_string()))?;
         }
-        let target = Self::at(url).ok_or_else(|| WebError::NotAUrl("it has no host".to_owned()))?;
+        let target =
+            Self::from_url(url).ok_or_else(|| WebError::NotAUrl("it has no host".to_owned()))?;
         if !PORTS.contains(&target.port) && !web.is_test_port(target.port) {
             return Err(WebError::Port(target.port));
         }
         Ok(target)
     }
 
-    fn at(url: Url) -> Option<Self> {
+    fn from_url(url: Url) -> Option<Self> {
         let host = url.host()?.to_owned();
         if matches!(&host, Host::Domain(name) if name.split('.').any(str::is_empty)) {
             return None;

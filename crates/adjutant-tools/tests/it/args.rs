@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::{Rig, shown};
 
 #[test]
-fn wrong_arguments_are_answered_with_what_to_write() {
+fn wrong_arguments_are_answered_with_the_correct_form() {
     let rig = Rig::new();
     let cases = [
         (ToolName::Read, json!({})),
@@ -51,7 +51,7 @@ fn harmless_spellings_are_accepted() {
 }
 
 #[test]
-fn tools_that_are_not_here_say_why_and_what_is() {
+fn an_unavailable_tool_says_why_and_lists_the_available_ones() {
     let rig = Rig::new();
     let answer = |name: &str| shown(&rig.toolbox.call_by_name(name, &json!({}), &|| false));
     insta::assert_snapshot!(answer("WebFetch"), @"error: `WebFetch` is not available without network; available: Read, Grep, Glob, Note");
@@ -60,7 +60,7 @@ fn tools_that_are_not_here_say_why_and_what_is() {
 }
 
 #[test]
-fn every_tool_is_known_by_exactly_its_name() {
+fn every_tool_is_found_only_by_its_exact_name() {
     for tool in ToolName::ALL {
         assert_eq!(ToolName::parse(tool.as_str()), Some(tool));
         assert_eq!(ToolName::parse(&tool.as_str().to_lowercase()), None);

@@ -16,7 +16,7 @@ fn load(rig: &Rig, paths: &[&str]) -> Result<Vec<ContextFileContent>, String> {
 }
 
 #[test]
-fn files_are_quoted_with_their_origin_and_a_missing_one_is_no_refusal() {
+fn context_files_are_quoted_with_their_path_and_a_missing_file_is_not_refused() {
     let rig = Rig::with(&[("a.md", "# A\nown-key-of-the-engine\n"), ("b \"b\".md", "no newline")]);
     rig.write("bad", b"\xff\n");
     let files = load(&rig, &["a.md", "missing.md", "b \"b\".md", "bad"]).unwrap();
@@ -50,7 +50,7 @@ fn a_file_cannot_close_its_own_quotation() {
 }
 
 #[test]
-fn a_file_elsewhere_of_another_kind_or_too_large_refuses_the_task() {
+fn a_context_file_that_is_outside_special_or_too_large_refuses_the_task() {
     let rig = Rig::with(&[("dir/a", "")]);
     let cap = usize::try_from(CONTEXT_CAP_BYTES).unwrap();
     rig.write("exact", "x".repeat(cap));

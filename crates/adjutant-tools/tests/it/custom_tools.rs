@@ -1,4 +1,4 @@
-//! Tools of an embedding program: what they say is masked and cut like what ours say.
+//! Tools of an embedding program: their output is masked and truncated like that of built-in tools.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use adjutant_tools::{CustomTool, Masker, ToolCallResult, ToolCaps, Toolbox};
 use adjutant_workspace::Root;
 use serde_json::{Value, json};
 
-/// Says what it is told to say, as text, note and path.
+/// Returns its argument as text, note and path.
 struct Echo(&'static str);
 
 impl CustomTool for Echo {
@@ -35,7 +35,7 @@ fn say(toolbox: &Toolbox, text: &str) -> ToolCallResult {
 }
 
 #[test]
-fn it_is_shown_to_models_and_named_among_the_available() {
+fn a_custom_tool_is_in_the_specs_and_in_the_list_of_available_tools() {
     let toolbox = toolbox(Echo("Echo"));
     assert!(toolbox.specs().iter().any(|spec| spec.name == "Echo"));
     let unknown = toolbox.call_by_name("Ecco", &json!({}), &|| false);
@@ -43,7 +43,7 @@ fn it_is_shown_to_models_and_named_among_the_available() {
 }
 
 #[test]
-fn what_it_says_is_masked_everywhere_and_cut_between_characters() {
+fn the_output_of_a_custom_tool_is_masked_and_truncated_between_characters() {
     let toolbox = toolbox(Echo("Echo"));
     let secret = say(&toolbox, "it is own-key-of-the-engine");
     let said = [Some(secret.text), secret.notes, secret.touched.into_iter().next()];
@@ -57,7 +57,7 @@ fn what_it_says_is_masked_everywhere_and_cut_between_characters() {
 }
 
 #[test]
-fn one_that_bears_a_name_of_ours_is_never_reached() {
+fn a_custom_tool_cannot_replace_a_built_in_tool() {
     let read = toolbox(Echo("Read")).call_by_name("Read", &json!({ "say": "hi" }), &|| false);
     assert!(read.is_error, "{}", read.text);
 }

@@ -46,7 +46,7 @@ fn a_pattern_with_a_slash_matches_whole_paths() {
 }
 
 #[test]
-fn a_pattern_may_count_from_the_path_or_from_the_root() {
+fn a_pattern_may_be_relative_to_the_path_or_to_the_root() {
     let rig = project();
     let root = rig.path("").display().to_string();
     for (pattern, path) in [
@@ -70,7 +70,7 @@ fn hidden_names_are_found_when_the_pattern_names_them() {
 }
 
 #[test]
-fn a_cap_that_bites_is_said() {
+fn a_reached_limit_is_reported() {
     let rig = project();
     insta::assert_snapshot!(rig.glob(json!({"pattern": "*.rs", "limit": 2})), @r"
     a/deep/y.rs
@@ -94,7 +94,7 @@ fn an_invalid_pattern_is_explained() {
 }
 
 #[test]
-fn a_path_that_is_no_directory_is_explained() {
+fn a_path_that_is_not_a_directory_is_explained() {
     let rig = project();
     insta::assert_snapshot!(rig.glob(json!({"pattern": "*", "path": "Cargo.toml"})), @"error: `Cargo.toml` is not a directory");
     insta::assert_snapshot!(rig.glob(json!({"pattern": "*", "path": ".."})), @"error: `..` is outside the workspace; give a path relative to its root");

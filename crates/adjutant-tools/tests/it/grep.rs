@@ -20,7 +20,7 @@ fn project() -> Rig {
 }
 
 #[test]
-fn matches_come_in_the_order_of_paths_with_their_numbers() {
+fn matches_are_sorted_by_path_with_line_numbers() {
     insta::assert_snapshot!(project().grep(json!({"pattern": "find me"})), @r"
     keep.log
     1:find me
@@ -33,7 +33,7 @@ fn matches_come_in_the_order_of_paths_with_their_numbers() {
 }
 
 #[test]
-fn context_case_and_filters_are_understood_in_several_spellings() {
+fn context_case_and_filter_arguments_have_several_spellings() {
     let rig = project();
     let arguments =
         json!({"pattern": "FIND ME", "-i": "true", "context": "1", "glob": "*.{rs,md}"});
@@ -100,7 +100,7 @@ fn nested_rules_negation_and_exclude_files_apply() {
 }
 
 #[test]
-fn caps_on_matches_and_bytes_are_said() {
+fn limits_on_matches_and_bytes_are_reported() {
     let rig = Rig::with_caps(ToolCaps { grep_matches: 3, search_bytes: 60, ..ToolCaps::default() });
     rig.write("a", "x1\nx2\n");
     rig.write("b", "x3\nx4\nx5\n");
@@ -127,7 +127,7 @@ fn caps_on_matches_and_bytes_are_said() {
 }
 
 #[test]
-fn exactly_as_many_matches_as_the_cap_are_complete() {
+fn exactly_as_many_matches_as_the_limit_are_complete() {
     let rig = Rig::with(&[("a", "x\nx\ny\n")]);
     let shown = rig.grep(json!({"pattern": "x", "limit": 2, "context": 1}));
     insta::assert_snapshot!(shown, @r"
@@ -140,7 +140,7 @@ fn exactly_as_many_matches_as_the_cap_are_complete() {
 }
 
 #[test]
-fn nothing_found_and_binary_files_are_said() {
+fn no_matches_and_binary_files_are_reported() {
     let rig = Rig::with(&[("a.txt", "text\n"), ("b.bin", "text\0text\n")]);
     insta::assert_snapshot!(rig.grep(json!({"pattern": "absent"})), @r"
     No matches in 2 files searched.
@@ -163,7 +163,7 @@ fn an_invalid_expression_is_explained() {
 }
 
 #[test]
-fn the_end_of_a_crlf_line_is_its_end() {
+fn the_end_of_line_anchor_matches_before_crlf() {
     let rig = Rig::with(&[("a.txt", "word\r\nword more\r\n")]);
     insta::assert_snapshot!(rig.grep(json!({"pattern": "word$"})), @r"
     a.txt
@@ -184,13 +184,13 @@ fn a_long_line_is_shown_around_its_match() {
 }
 
 #[test]
-fn what_is_shown_is_named_as_touched() {
+fn files_with_shown_matches_are_listed_as_touched() {
     let output = project().output(ToolName::Grep, &json!({"pattern": "find me"}));
     assert_eq!(output.touched, ["keep.log", "src/a.rs"]);
 }
 
 #[test]
-fn the_lines_of_a_private_key_are_not_found_piecemeal() {
+fn single_lines_of_a_private_key_are_masked() {
     let body = "MIIEowIBAAKCAQEAtest0123456789abcdefABCDEF+/0123456789abcdef0123";
     let text =
         format!("MIIplain\n-----BEGIN PRIVATE KEY-----\n{body}\n-----END PRIVATE KEY-----\n");

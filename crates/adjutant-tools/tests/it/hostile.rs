@@ -69,7 +69,7 @@ fn ten_megabytes_on_one_line_are_cut() {
 }
 
 #[test]
-fn twenty_thousand_files_meet_the_limits_and_they_are_said() {
+fn searching_twenty_thousand_files_reports_the_reached_limits() {
     let rig = Rig::with_caps(ToolCaps { visited_entries: 15_000, ..ToolCaps::default() });
     for index in 0..20_000 {
         std::fs::write(rig.path(format!("f{index:05}")), "x\n").unwrap();
@@ -109,7 +109,7 @@ fn two_thousand_levels_with_side_branches_are_walked_with_few_handles() {
 }
 
 #[test]
-fn a_path_too_long_to_be_useful_ends_the_descent_and_is_said() {
+fn a_path_that_is_too_long_ends_the_descent_and_is_reported() {
     let rig = Rig::new();
     let name = "n".repeat(250);
     let mut handle = openat(CWD, rig.path(""), OFlags::DIRECTORY, Mode::empty()).unwrap();
@@ -124,7 +124,7 @@ fn a_path_too_long_to_be_useful_ends_the_descent_and_is_said() {
 }
 
 #[test]
-fn what_may_not_be_read_is_counted() {
+fn unreadable_files_are_counted() {
     let rig = Rig::with(&[("locked/a", "x\n"), ("closed", "x\n"), ("open", "x\n")]);
     for name in ["locked", "closed"] {
         let none = std::fs::Permissions::from_mode(0o000);
@@ -133,7 +133,7 @@ fn what_may_not_be_read_is_counted() {
     let shown = rig.grep(json!({"pattern": "x", "output": "files"}));
     let read = rig.read(json!({"path": "closed"}));
     std::fs::set_permissions(rig.path("locked"), std::fs::Permissions::from_mode(0o700)).unwrap();
-    // Root reads everything; anyone else is told what was left out.
+    // Root reads everything; for other users the result says what was left out.
     if rustix::process::geteuid().is_root() {
         assert_eq!(shown, "closed\nlocked/a\nopen\n");
     } else {
@@ -158,7 +158,7 @@ fn hostile_ignore_files_neither_crash_nor_silence_the_search() {
 }
 
 #[test]
-fn the_root_itself_may_vanish_below_the_tools() {
+fn tools_do_not_panic_after_the_root_was_removed() {
     let rig = Rig::with(&[("a.txt", "x\n")]);
     std::fs::remove_dir_all(rig.path("")).unwrap();
     let shown = rig.read(json!({"path": "a.txt"}));

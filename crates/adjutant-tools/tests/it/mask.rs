@@ -47,7 +47,7 @@ fn samples() -> Vec<(&'static str, String)> {
 }
 
 #[test]
-fn tokens_are_masked_by_their_kind_wherever_they_stand() {
+fn tokens_are_masked_by_their_kind_in_any_position() {
     for (kind, token) in samples() {
         let places = [
             ("", ""),
@@ -272,7 +272,7 @@ fn least_time(runs: usize, mut run: impl FnMut()) -> Duration {
 }
 
 #[test]
-fn texts_made_of_beginnings_take_linear_time() {
+fn texts_of_repeated_secret_prefixes_take_linear_time() {
     let seeds = [
         "sk-",
         "-eyJ",
@@ -371,7 +371,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn masking_twice_is_masking_once(text in pieces()) {
+    fn masking_twice_equals_masking_once(text in pieces()) {
         let masker = Masker::new(["own-literal-key"]);
         let once = masker.mask(&text).into_owned();
         prop_assert_eq!(masker.mask(&once).into_owned(), once);

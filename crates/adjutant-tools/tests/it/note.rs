@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::{Rig, shown};
 
 #[test]
-fn a_note_is_answered_and_kept_as_one_line_per_requirement_45() {
+fn requirement_45_a_note_is_confirmed_and_kept_as_one_line() {
     let output = Rig::new()
         .output(ToolName::Note, &json!({"content": " first\r\n\n  second\u{2028}third "}));
     assert_eq!(shown(&output), "Noted.");
@@ -21,7 +21,7 @@ fn a_blank_note_is_an_error_and_keeps_nothing() {
 }
 
 #[test]
-fn a_long_note_is_cut_at_a_character_and_said() {
+fn a_long_note_is_truncated_between_characters_with_a_notice() {
     let rig = Rig::with_caps(ToolCaps { note_bytes: 5, ..ToolCaps::default() });
     let output = rig.output(ToolName::Note, &json!({"content": "äöüäöü"}));
     assert_eq!(shown(&output), "Noted. [cut after 5 bytes of 12]");

@@ -1,4 +1,4 @@
-//! Read: pages, caps and what is said about them.
+//! Read: pages, limits and their messages.
 
 use adjutant_tools::{ToolCaps, ToolName};
 use serde_json::json;
@@ -24,7 +24,7 @@ fn an_absolute_path_below_the_root_is_understood() {
 }
 
 #[test]
-fn a_window_says_how_to_continue() {
+fn a_partial_read_says_how_to_continue() {
     let text: String = (1..=10).map(|number| format!("line {number}\n")).collect();
     let rig = Rig::with(&[("a.txt", &text)]);
     insta::assert_snapshot!(rig.read(json!({"path": "a.txt", "offset": 4, "limit": "2"})), @r"
@@ -42,13 +42,13 @@ fn a_window_says_how_to_continue() {
 }
 
 #[test]
-fn a_line_is_read_up_to_its_cap_and_the_file_no_further() {
+fn an_endless_line_is_read_only_up_to_the_limit() {
     let rig = Rig::with(&[]);
     let text = format!("first\n{}", "word ".repeat(4_000));
     for (name, line_mib) in [("16", 16), ("17", 17), ("2048", 2 << 10), ("1048576", 1 << 20)] {
         rig.write(name, &text);
         let file = std::fs::OpenOptions::new().write(true).open(rig.path(name)).unwrap();
-        // Sparse, and nothing in it ends the line; half a MiB less than the size says.
+        // A sparse file without a line end, half a MiB smaller than its name says.
         file.set_len((line_mib << 20) - (1 << 19)).unwrap();
         let started = std::time::Instant::now();
         let shown = rig.read(json!({"path": name}));
@@ -91,7 +91,7 @@ fn the_byte_cap_cuts_between_lines_and_shows_at_least_one() {
 }
 
 #[test]
-fn a_long_line_is_cut_and_named() {
+fn a_long_line_is_truncated_and_named() {
     let rig = Rig::with_caps(ToolCaps { line_chars: 5, ..ToolCaps::default() });
     rig.write("a.txt", "short\näöüäöüäöü\nexact");
     insta::assert_snapshot!(rig.read(json!({"path": "a.txt"})), @r"
@@ -103,7 +103,7 @@ fn a_long_line_is_cut_and_named() {
 }
 
 #[test]
-fn crlf_bad_bytes_binary_and_empty_files_are_said() {
+fn crlf_invalid_bytes_binary_and_empty_files_are_reported() {
     let rig = Rig::new();
     rig.write("crlf", "a\r\nb\r\nc\n");
     rig.write("bad", b"a\xffb\n");
@@ -124,7 +124,7 @@ fn crlf_bad_bytes_binary_and_empty_files_are_said() {
 }
 
 #[test]
-fn what_cannot_be_read_says_what_to_do() {
+fn a_path_that_cannot_be_read_is_answered_with_advice() {
     let rig = Rig::with(&[("src/a.rs", "")]);
     insta::assert_snapshot!(rig.read(json!({"path": "nope.rs"})), @"error: `nope.rs` does not exist; find paths with Glob");
     insta::assert_snapshot!(rig.read(json!({"path": "src"})), @"error: `src` is a directory; list it with Glob, path `src`, pattern `/*`");
@@ -133,7 +133,7 @@ fn what_cannot_be_read_says_what_to_do() {
 }
 
 #[test]
-fn a_secret_at_the_cut_of_a_line_does_not_survive_in_half() {
+fn a_secret_at_the_truncation_point_is_masked() {
     let rig = Rig::with_caps(ToolCaps { line_chars: 20, ..ToolCaps::default() });
     let token = format!("ghp_{}", "a1B2c3D4e5".repeat(4));
     rig.write("a.txt", format!("x = 12345678 {token} end of the line"));
@@ -164,7 +164,7 @@ fn a_private_key_stays_hidden_from_any_offset() {
 }
 
 #[test]
-fn a_call_told_to_stop_says_so() {
+fn a_stopped_call_reports_that_it_was_stopped() {
     let rig = Rig::with(&[("a.txt", &"x\n".repeat(200_000))]);
     let checks = std::cell::Cell::new(0);
     let stop = || {

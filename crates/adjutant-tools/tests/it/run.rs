@@ -8,14 +8,13 @@ use std::time::{Duration, Instant};
 use adjutant_tools::{Confinement, Masker, ToolCallResult, ToolCaps, ToolName, Toolbox};
 use adjutant_workspace::Root;
 use adjutant_workspace::sandbox::{
-    CancelHandle, NetworkAccess, ResourceBounds, Sandbox, SandboxConfig, SandboxHelper,
-    SandboxWorkspace,
+    CancelHandle, NetworkAccess, Sandbox, SandboxConfig, SandboxHelper, SandboxWorkspace,
 };
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, openat};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// A workspace with what holds its commands.
+/// A workspace with the sandbox of its commands.
 struct Bench {
     outer: TempDir,
     toolbox: Toolbox,
@@ -31,17 +30,8 @@ impl Bench {
         let built = env!("CARGO_BIN_EXE_tools-helper");
         let helper = std::env::var("ADJUTANT_TEST_HELPER").unwrap_or_else(|_| built.to_owned());
         Self::new(|root| {
-            let mut config = SandboxConfig {
-                helper: SandboxHelper::at(helper),
-                workspace: SandboxWorkspace::Directory(root.to_owned()),
-                at: root.to_owned(),
-                grants: Vec::new(),
-                data: Vec::new(),
-                hidden: Vec::new(),
-                network: NetworkAccess::Off,
-                bounds: ResourceBounds::default(),
-                may_miss: Vec::new(),
-            };
+            let workspace = SandboxWorkspace::directory(root);
+            let mut config = SandboxConfig::new(SandboxHelper::at(helper), workspace, root);
             change(&mut config);
             Confinement::Sandboxed(Box::new(Sandbox::new(config).unwrap()))
         })
@@ -99,7 +89,7 @@ fn pair(first: &str, rest: &str) -> (String, String) {
 }
 
 #[test]
-fn what_cannot_be_run_is_answered_with_what_to_write_instead() {
+fn a_call_that_cannot_be_run_is_answered_with_the_correct_form() {
     for bench in Bench::both() {
         std::fs::write(bench.path("file"), "").unwrap();
         std::os::unix::fs::symlink("/usr", bench.path("usr")).unwrap();
@@ -161,7 +151,7 @@ fn the_longest_command_is_run() {
 }
 
 #[test]
-fn a_command_ends_as_it_ends() {
+fn exit_codes_and_signals_are_reported() {
     for bench in Bench::both() {
         for (command, first, is_error) in [
             ("echo x", "exit 0", false),
@@ -185,7 +175,7 @@ fn a_command_ends_as_it_ends() {
 }
 
 #[test]
-fn the_first_line_says_the_time_and_the_last_what_held_the_command() {
+fn the_first_line_gives_the_duration_and_the_last_the_sandbox_level() {
     let timed = |text: &str| {
         let first = text.lines().next().unwrap();
         let seconds: f64 =
@@ -197,7 +187,7 @@ fn the_first_line_says_the_time_and_the_last_what_held_the_command() {
     {
         timed(&output.text);
         let (_, said) = output.text.split_once("\nx\n[sandbox: ").unwrap();
-        // A machine may lack a layer that can be done without, and then that is said.
+        // If the machine lacks an optional layer, the result says so.
         assert!(said == format!("{level}]") || said.starts_with("reduced: "), "{said}");
         assert_eq!(output.sandbox.as_deref(), said.strip_suffix(']'));
         assert_eq!(said == "off]", level == "off");
@@ -271,8 +261,8 @@ fn there_is_no_input_and_no_terminal() {
 }
 
 #[test]
-fn what_is_left_in_the_background_ends_with_the_call() {
-    // Each has left the shell, by as much as it can, before the shell goes on.
+fn background_processes_are_killed_at_the_end_of_the_call() {
+    // Each process has detached from the shell as far as possible before the shell continues.
     const FAR: &str = "exec 3<>pipe; mkfifo up; (setsid sh -c 'sleep 1000 & echo > up; sleep 1000' >/dev/null 2>&1 &); \
                        read up < up; echo x";
     for (bench, command) in [
@@ -298,7 +288,7 @@ fn what_is_left_in_the_background_ends_with_the_call() {
 }
 
 #[test]
-fn without_a_sandbox_a_survivor_is_said_and_does_not_hold_the_call() {
+fn without_a_sandbox_a_surviving_process_is_reported_and_does_not_delay_the_call() {
     let bench = Bench::off();
     let begun = Instant::now();
     let output = bench.run("mkfifo up; setsid sh -c 'echo > up; sleep 40' & read up < up; echo x");
@@ -333,7 +323,7 @@ fn a_call_is_cancelled_from_another_thread() {
 }
 
 #[test]
-fn output_is_text_that_cannot_act() {
+fn terminal_control_sequences_are_removed_from_output() {
     for bench in Bench::both() {
         for (printed, shown) in [
             (r"日本語 é 🦀\n", "日本語 é 🦀\n"),
@@ -386,10 +376,10 @@ fn secrets_are_masked_in_the_result_and_while_it_runs() {
 }
 
 #[test]
-fn what_was_said_is_shown_before_the_end_even_when_nothing_follows() {
+fn buffered_output_is_shown_before_the_command_ends() {
     for bench in Bench::both() {
         let cancel = CancelHandle::new().unwrap();
-        // The second line comes too soon after the first to be shown at once, and then nothing comes.
+        // The second line follows the first too soon to be shown at once, and no other follows.
         let arguments = json!({"command": "echo one; sleep 0.02; echo two; sleep 1000"});
         let mut live = String::new();
         let mut on_output = |text: &str| {
@@ -406,7 +396,7 @@ fn what_was_said_is_shown_before_the_end_even_when_nothing_follows() {
 }
 
 #[test]
-fn both_streams_come_in_the_order_in_which_they_were_written() {
+fn both_streams_are_shown_in_the_order_of_writing() {
     for bench in Bench::both() {
         let command =
             "i=0; while [ $i -lt 500 ]; do echo out $i; echo err $i >&2; i=$((i+1)); done";
@@ -416,7 +406,7 @@ fn both_streams_come_in_the_order_in_which_they_were_written() {
 }
 
 #[test]
-fn a_command_starts_where_it_is_told() {
+fn a_command_starts_in_the_requested_directory() {
     for bench in Bench::both() {
         std::fs::create_dir_all(bench.path("a b/ü")).unwrap();
         std::os::unix::fs::symlink("a b", bench.path("link")).unwrap();
@@ -488,7 +478,7 @@ fn a_command_that_takes_too_much_memory_is_stopped_with_the_bound() {
 }
 
 #[test]
-fn a_granted_network_is_said_with_what_it_opens() {
+fn the_result_says_which_network_access_was_granted() {
     let bench = Bench::with(|config| config.network = NetworkAccess::Granted);
     let output = bench.run("echo x");
     let last = output.text.lines().rev().nth(1).unwrap();
@@ -496,7 +486,7 @@ fn a_granted_network_is_said_with_what_it_opens() {
 }
 
 #[test]
-fn run_is_offered_and_refused_to_whoever_was_given_no_confinement() {
+fn run_is_offered_and_is_refused_without_a_confinement() {
     let bench = Bench::off();
     let specs = bench.toolbox.specs();
     let spec = specs.iter().find(|spec| spec.name == "Run").unwrap();
@@ -511,7 +501,7 @@ fn run_is_offered_and_refused_to_whoever_was_given_no_confinement() {
 }
 
 #[test]
-fn the_same_tools_act_in_another_root() {
+fn a_toolbox_can_be_moved_to_another_root() {
     let (bench, other) = (Bench::off(), Bench::off());
     std::fs::write(other.path("f"), "own-key-of-the-engine of the other\n").unwrap();
     let toolbox = bench.toolbox.with_root(Root::open(other.path("")).unwrap());

@@ -1,4 +1,4 @@
-//! Write and Edit: what a model is told, and what happens to the bytes.
+//! Write and Edit: the results for the model, and the bytes of the files.
 
 use adjutant_core::{ContentChange, WriteScope, content_hash};
 use adjutant_tools::{PreparedWrite, ToolCallResult, ToolCaps};
@@ -36,7 +36,7 @@ fn below(folder: &str) -> WriteScope {
 }
 
 #[test]
-fn every_byte_that_was_not_meant_stays() {
+fn an_edit_changes_no_other_byte() {
     for (before, old, new, after) in [
         ("a\r\nb\r\nc", "b", "B", "a\r\nB\r\nc"),
         ("last line without end", "without", "with no", "last line with no end"),
@@ -60,7 +60,7 @@ fn every_byte_that_was_not_meant_stays() {
 }
 
 #[test]
-fn what_a_model_is_told_lets_it_go_on() {
+fn each_failed_write_is_answered_with_advice() {
     let rig = Rig::with(&[("a.rs", "one\ntwo\ntwo\n"), ("bin", "a\0b")]);
     rig.write("latin", b"caf\xe9");
     rig.link("a.rs", "link");
@@ -95,7 +95,7 @@ fn what_a_model_is_told_lets_it_go_on() {
 }
 
 #[test]
-fn writing_stays_below_the_folder_that_was_granted() {
+fn writes_stay_below_the_granted_folder() {
     let rig = Rig::with(&[("src/a.rs", "x"), (".adjutant/specs/list.md", "x")]);
     let specs = &below(".adjutant/specs");
     let write = |path: &str| rig.say(specs, "Write", &json!({"file_path": path, "content": "new"}));
@@ -105,21 +105,21 @@ fn writing_stays_below_the_folder_that_was_granted() {
     insta::assert_snapshot!(write("./.adjutant/specs/list.md"), @"Replaced `.adjutant/specs/list.md`: 1 line, 3 bytes.");
     let whole = rig.path(".adjutant/specs/12/plan.md");
     assert!(write(whole.to_str().unwrap()).starts_with("Created `.adjutant/specs/12/plan.md`"));
-    // A folder that is a link elsewhere grants nothing there.
+    // A granted folder that is a link grants nothing at its target.
     rig.link("src", "linked");
     let call = json!({"file_path": "linked/a.rs", "content": "new"});
     assert!(rig.change(&below("linked"), "Write", &call).is_error);
     assert_eq!(rig.bytes("src/a.rs"), b"x");
     let call = json!({"file_path": "src/a.rs", "content": "new"});
     assert_eq!(rig.say(&WriteScope::Nowhere, "Write", &call), "error: you may not write files");
-    // Without a grant there is none.
+    // Without a grant nothing may be written.
     let output = rig.toolbox.call_by_name("Write", &call, &|| false);
     assert!(output.is_error && output.text == "you may not write files", "{}", output.text);
     assert_eq!(rig.bytes("src/a.rs"), b"x");
 }
 
 #[test]
-fn the_list_of_tasks_is_not_written_by_tools() {
+fn tools_do_not_write_the_task_list() {
     for (specs, name) in [".adjutant/specs", ".opencode/specs"]
         .into_iter()
         .flat_map(|specs| ["TODO.md", "state.json", "errors.json", "todo.MD"].map(|it| (specs, it)))
@@ -158,7 +158,7 @@ fn the_list_of_tasks_is_not_written_by_tools() {
 }
 
 #[test]
-fn only_what_was_prepared_is_done() {
+fn only_the_prepared_write_is_made() {
     let rig = Rig::with(&[("f", "old")]);
     let (all, call) = (&WriteScope::Anywhere, json!({"file_path": "f", "content": "new"}));
     let PreparedWrite::Change { change, before } = rig.toolbox.prepare_write("Write", &call, all)
@@ -182,12 +182,12 @@ fn only_what_was_prepared_is_done() {
     assert!(commit(&change, true).text.contains("stopped before"));
     assert_eq!(rig.bytes("f"), b"old");
     assert!(!commit(&change, false).is_error);
-    assert_eq!(rig.toolbox.look("f").unwrap(), change.after);
-    assert_eq!(rig.toolbox.look("g").unwrap(), None);
+    assert_eq!(rig.toolbox.content_hash("f").unwrap(), change.after);
+    assert_eq!(rig.toolbox.content_hash("g").unwrap(), None);
 }
 
 #[test]
-fn a_mark_for_a_secret_never_replaces_the_secret() {
+fn a_write_never_replaces_a_secret_by_its_mask() {
     let line = format!("token = \"ghp_{}\"\nname = \"x\"\n", "a1B2".repeat(9));
     let rig = Rig::with(&[("conf", &line)]);
     let shown = rig.read(json!({"path": "conf"}));
@@ -219,13 +219,13 @@ fn a_huge_file_is_refused_by_its_size() {
 }
 
 #[test]
-fn commands_are_not_run_here_and_the_reason_is_said() {
+fn a_toolbox_without_commands_refuses_run_with_the_reason() {
     let output = Rig::new().toolbox.call_by_name("Run", &json!({"command": "ls"}), &|| false);
     insta::assert_snapshot!(output.text, @"you may not run commands");
 }
 
 #[test]
-fn of_writers_at_the_same_time_nobody_loses_what_another_was_told_is_done() {
+fn concurrent_edits_that_succeeded_are_all_in_the_file() {
     const WRITERS: usize = 4;
     const EDITS: usize = 25;
     let rig = Rig::with(&[("f", "END")]);

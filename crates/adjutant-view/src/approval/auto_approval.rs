@@ -1,4 +1,7 @@
 //! Why a person is asked about a call although an amount for automatic approval is set.
+//!
+//! An `AutoApprovalGap` is that reason: no known price, the amount is used up, or the call may cost
+//! too much.
 
 use adjutant_core::Usd;
 
@@ -17,7 +20,7 @@ enum AutoApprovalGap {
 }
 
 impl ApprovalQuestion {
-    fn unmet(&self) -> Option<AutoApprovalGap> {
+    fn gap(&self) -> Option<AutoApprovalGap> {
         let left = self.policy.approve_below_usd.filter(|_| !self.is_automatic())?;
         let unpriced = self.grants.iter().filter(|grant| !is_priced(grant));
         let models = unpriced.filter_map(|grant| grant.brief.model.as_ref());
@@ -33,7 +36,7 @@ impl ApprovalQuestion {
 
     /// Explains briefly why the amount does not cover the call.
     pub(super) fn why_asked(&self) -> Option<String> {
-        Some(match self.unmet()? {
+        Some(match self.gap()? {
             AutoApprovalGap::Unpriced(models) => {
                 format!("no price is known for {}", sanitize::line(&models.join(", ")))
             }
@@ -48,7 +51,7 @@ impl ApprovalQuestion {
     /// it is.
     #[must_use]
     pub fn remedy(&self) -> Option<String> {
-        let what = match self.unmet()? {
+        let what = match self.gap()? {
             AutoApprovalGap::Unpriced(models) => {
                 let entry = |model: &String| {
                     let name = model.replace('\\', "\\\\").replace('"', "\\\"");

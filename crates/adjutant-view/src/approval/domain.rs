@@ -2,7 +2,7 @@
 
 use super::LABEL_COLUMNS;
 use super::text::{LEAST_COLUMNS, head_and_tail};
-use crate::layout::{bracketed, fit, wrapped};
+use crate::layout::{bracketed, fit, wrap};
 
 /// The maximum width of a host, in columns. A host name has at most 253 bytes.
 const HOST_COLUMNS: usize = 253;
@@ -20,7 +20,7 @@ pub fn domain_question(
 ) -> (String, String) {
     let (label, host) = (bracketed(label, LABEL_COLUMNS), fit(host, HOST_COLUMNS));
     let room = columns_wide.saturating_sub(8).max(LEAST_COLUMNS);
-    let url = wrapped(&head_and_tail(url), room).join("\n        ");
+    let url = wrap(&head_and_tail(url), room).join("\n        ");
     let text = format!(
         "{label} wants to fetch from a host that is not allowed yet\n\n  Host  {host}\n  URL   {url}\n"
     );

@@ -1,4 +1,7 @@
 //! The approval question as JSON.
+//!
+//! A [`QuestionJson`] contains one `QuestionTaskJson` per task, one `RefusedTaskJson` per task that
+//! the policy refused, and the highest possible cost as `WorstCaseJson`.
 
 use adjutant_core::{Grant, SessionId, Usd};
 use serde::Serialize;
@@ -16,8 +19,8 @@ impl ApprovalQuestion {
         QuestionJson {
             v: VERSION,
             risk: self.risk(),
-            tasks: self.grants.iter().map(TaskJson::of).collect(),
-            refused: self.refused.iter().map(RefusedJson::of).collect(),
+            tasks: self.grants.iter().map(QuestionTaskJson::of).collect(),
+            refused: self.refused.iter().map(RefusedTaskJson::of).collect(),
             worst_case: WorstCaseJson {
                 tokens: Some(amount.tokens).filter(|tokens| *tokens < u64::MAX),
                 cost_usd: self.worst_usd().map(Usd::as_dollars),
@@ -26,6 +29,7 @@ impl ApprovalQuestion {
             hash: self.hash.clone(),
             automatic: self.is_automatic(),
             whole_run: self.whole.as_ref().map(WholeRunKind::kind),
+            commands_see: self.tools_of_commands().map(str::to_owned),
         }
     }
 }
@@ -35,8 +39,8 @@ impl ApprovalQuestion {
 pub struct QuestionJson {
     v: u32,
     risk: Risk,
-    tasks: Vec<TaskJson>,
-    refused: Vec<RefusedJson>,
+    tasks: Vec<QuestionTaskJson>,
+    refused: Vec<RefusedTaskJson>,
     worst_case: WorstCaseJson,
     #[serde(skip_serializing_if = "Option::is_none")]
     hash: Option<String>,
@@ -46,10 +50,13 @@ pub struct QuestionJson {
     /// The kind of run, if the question is about a whole run rather than about delegated tasks.
     #[serde(skip_serializing_if = "Option::is_none")]
     whole_run: Option<&'static str>,
+    /// The tools that commands see, with versions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    commands_see: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
-struct TaskJson {
+struct QuestionTaskJson {
     label: String,
     session_id: SessionId,
     agent: String,
@@ -60,10 +67,16 @@ struct TaskJson {
     tools: Vec<String>,
     network: bool,
     timeout_s: Option<u64>,
+    /// The command that verifies the work.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verify: Option<String>,
+    /// The globs of files that it takes from the base.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    verify_keep: Vec<String>,
     warnings: Vec<String>,
 }
 
-impl TaskJson {
+impl QuestionTaskJson {
     fn of(grant: &Grant) -> Self {
         let brief = &grant.brief;
         Self {
@@ -77,18 +90,20 @@ impl TaskJson {
             tools: grant.rights.usable_tools().iter().map(str::to_owned).collect(),
             network: grant.rights.network,
             timeout_s: grant.timeout_s,
+            verify: brief.verify.as_ref().map(|it| it.command.clone()),
+            verify_keep: brief.verify.iter().flat_map(|it| it.keep.clone()).collect(),
             warnings: warnings(grant).iter().map(DelegationWarning::to_string).collect(),
         }
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
-struct RefusedJson {
+struct RefusedTaskJson {
     label: String,
     reason: ReasonJson,
 }
 
-impl RefusedJson {
+impl RefusedTaskJson {
     fn of(task: &RefusedTask) -> Self {
         Self { label: task.label.to_string(), reason: (&task.reason).into() }
     }

@@ -3,6 +3,9 @@
 //! An [`ApprovalQuestion`] has two forms: one line ([`ApprovalQuestion::one_line`]) and the full text
 //! ([`ApprovalQuestion::text`]). Goals are untrusted text, so both forms escape and cut them; the full form
 //! keeps the start and the end, because harmful words may be at the end.
+//!
+//! [`Risk`] says how much harm the call can do, and a [`RefusedTask`] is a task of the call that
+//! the policy refused before the question.
 
 mod auto_approval;
 mod domain;
@@ -12,12 +15,13 @@ mod whole_run;
 
 use adjutant_core::budget::BudgetAmount;
 use adjutant_core::tree::{WHOLE_RUN, worst_case, worst_case_within};
-use adjutant_core::{Event, Grant, Label, Policy, Reason, SessionId, Timestamp, Usd};
+use adjutant_core::write::RUN;
+use adjutant_core::{Event, Grant, Label, OutcomeReason, Policy, SessionId, Timestamp, Usd};
 use serde::Serialize;
 
 use crate::layout::{bracketed, excerpt};
 use crate::sanitize;
-use crate::state_words::counted;
+use crate::state_words::count_with_noun;
 
 use self::whole_run::{RootOpening, WholeRunKind};
 pub use domain::domain_question;
@@ -55,7 +59,7 @@ pub struct RefusedTask {
     /// The label.
     pub label: Label,
     /// Why it was refused.
-    pub reason: Reason,
+    pub reason: OutcomeReason,
 }
 
 /// A call that needs a person's approval.
@@ -72,6 +76,8 @@ pub struct ApprovalQuestion {
     whole: Option<WholeRunKind>,
     /// What the story's PRD requests that no person has agreed to.
     unallowed: Vec<String>,
+    /// The tools that commands see, if agents have workspaces of their own.
+    commands_see: Option<String>,
 }
 
 impl ApprovalQuestion {
@@ -87,6 +93,7 @@ impl ApprovalQuestion {
             automatic: None,
             whole: None,
             unallowed: Vec::new(),
+            commands_see: None,
         };
         let mut lead = RootOpening::default();
         for event in events {
@@ -104,7 +111,7 @@ impl ApprovalQuestion {
                 question.automatic = Some(*amount);
             }
         }
-        if let Some((grant, about)) = lead.asked(policy) {
+        if let Some((grant, about)) = lead.asked_root(policy) {
             (question.grants, question.whole) = (vec![grant], Some(about));
         }
         question
@@ -117,7 +124,7 @@ impl ApprovalQuestion {
         parent: SessionId,
         call: u32,
     ) -> Self {
-        Self::of(policy, events.into_iter().filter(|event| belongs(event, parent, call)))
+        Self::of(policy, events.into_iter().filter(|event| belongs_to_call(event, parent, call)))
     }
 
     /// Sets the budget that was left when the call was made. By default the whole budget counts.
@@ -132,6 +139,19 @@ impl ApprovalQuestion {
     pub fn with_unallowed(mut self, wishes: Vec<String>) -> Self {
         self.unallowed = wishes;
         self
+    }
+
+    /// Sets the tools that commands of agents see. They are shown if a task may run commands.
+    #[must_use]
+    pub fn with_commands_see(mut self, tools: Option<&str>) -> Self {
+        self.commands_see = tools.map(str::to_owned);
+        self
+    }
+
+    /// Returns the tools that commands see, if a task of the call may run commands.
+    fn tools_of_commands(&self) -> Option<&str> {
+        let runs = self.grants.iter().any(|grant| grant.rights.usable_tools().contains(RUN));
+        self.commands_see.as_deref().filter(|_| runs)
     }
 
     /// Returns whether the call starts without asking, because its worst case fits the amount set for that.
@@ -201,7 +221,7 @@ impl ApprovalQuestion {
         if let Some(whole) = &self.whole {
             return format!("{} (risk: {})", whole.title(), self.risk().word());
         }
-        let count = counted(self.grants.len(), "subagent");
+        let count = count_with_noun(self.grants.len(), "subagent");
         format!("Spawn {count} (risk: {})", self.risk().word())
     }
 }
@@ -214,7 +234,7 @@ pub fn is_asked_about(event: &Event) -> bool {
     is_of_call || event.is_of_opening()
 }
 
-fn belongs(event: &Event, of_parent: SessionId, of_call: u32) -> bool {
+fn belongs_to_call(event: &Event, of_parent: SessionId, of_call: u32) -> bool {
     if event.is_of_opening() {
         return of_call == WHOLE_RUN;
     }

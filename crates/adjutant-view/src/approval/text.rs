@@ -6,16 +6,19 @@ use std::time::Duration;
 use adjutant_core::numbers::grouped;
 use adjutant_core::{Grant, WriteScope};
 
+use super::whole_run::verify_words;
 use super::{ApprovalQuestion, LABEL_COLUMNS, is_priced};
-use crate::layout::{bracketed, columns, excerpt, fit, padded, width, wrapped};
+use crate::layout::{bracketed, columns, excerpt, fit, pad_right, width, wrap};
 use crate::run::{DelegationWarning, warnings};
 use crate::sanitize;
-use crate::state_words::counted;
+use crate::state_words::count_with_noun;
 use crate::time_text::elapsed;
 
 /// The number of characters shown from the start and the end of a goal.
 const HEAD_CHARS: usize = 240;
 const TAIL_CHARS: usize = 120;
+/// The maximum width of the tools that commands see, in columns.
+const TOOLS_COLUMNS: usize = 240;
 /// The minimum width of a goal, in columns, even on a narrow terminal.
 pub(super) const LEAST_COLUMNS: usize = 20;
 
@@ -27,7 +30,7 @@ impl ApprovalQuestion {
         text.push_str(&self.goals(columns_wide));
         if !self.grants.is_empty() {
             text.push('\n');
-            text.push_str(&columns(&self.stakes(), &[]));
+            text.push_str(&columns(&self.detail_rows(), &[]));
         }
         let wish = |wish: &String| format!("  {}\n", fit(wish, HEAD_CHARS));
         let unallowed = self.unallowed.iter().map(wish).collect();
@@ -52,8 +55,8 @@ impl ApprovalQuestion {
         let room = columns_wide.saturating_sub(to + 4).max(LEAST_COLUMNS);
         let mut text = String::new();
         for grant in &self.grants {
-            let mut start = padded(&label(grant), to);
-            for line in wrapped(&head_and_tail(&grant.brief.prompt), room) {
+            let mut start = pad_right(&label(grant), to);
+            for line in wrap(&head_and_tail(&grant.brief.prompt), room) {
                 let _ = writeln!(text, "  {start}  {line}");
                 start = " ".repeat(to);
             }
@@ -62,7 +65,7 @@ impl ApprovalQuestion {
     }
 
     /// Returns one row each for tools, models, the worst case and the budget.
-    fn stakes(&self) -> Vec<Vec<String>> {
+    fn detail_rows(&self) -> Vec<Vec<String>> {
         let mut rows = grouped_rows("Tools", &self.grants, |grant| {
             let network = if grant.rights.network { "network" } else { "no network" };
             let writes = match &grant.rights.writes {
@@ -73,10 +76,18 @@ impl ApprovalQuestion {
             };
             format!("{}; {network}{writes}", grant.rights.usable_tools())
         });
+        if let Some(tools) = self.tools_of_commands() {
+            rows.push(vec!["Commands see".into(), fit(tools, TOOLS_COLUMNS)]);
+        }
         rows.extend(grouped_rows("Model", &self.grants, |grant| {
             let name = grant.brief.model.as_ref().map_or("none", |model| model.name.as_str());
             fit(name, 80)
         }));
+        if self.grants.iter().any(|grant| grant.brief.verify.is_some()) {
+            rows.extend(grouped_rows("Verify", &self.grants, |grant| {
+                grant.brief.verify.as_ref().map_or_else(|| "no command".to_owned(), verify_words)
+            }));
+        }
         rows.push(vec!["Worst case".into(), self.worst_words()]);
         rows.push(vec!["Budget".into(), self.budget_words()]);
         if let Some(limit) = self.policy.approve_below_usd {
@@ -105,7 +116,11 @@ impl ApprovalQuestion {
         let money = if unpriced == self.grants.len() {
             "cost unknown (no price for the model)".into()
         } else if unpriced > 0 {
-            format!("{} plus {} without a known price", amount.usd, counted(unpriced, "subagent"))
+            format!(
+                "{} plus {} without a known price",
+                amount.usd,
+                count_with_noun(unpriced, "subagent")
+            )
         } else {
             amount.usd.to_string()
         };

@@ -1,13 +1,18 @@
 //! The question about a whole run, asked before its root agent starts.
+//!
+//! `RootOpening` collects the first events of the run, and `WholeRunKind` says what the run is for:
+//! a slash command, a story or a goal.
 
 use adjutant_core::budget::BudgetAmount;
 use adjutant_core::story::StoryAssignment;
 use adjutant_core::tree::{WHOLE_RUN, worst_case_of_run};
 use adjutant_core::{
-    AgentName, Assignment, Brief, Event, Grant, Label, ModelSpec, Policy, Rights, RunId,
+    AgentName, Brief, Event, Grant, Label, ModelSpec, Policy, Rights, RunId,
+    SlashCommandAssignment, VerifyCommand,
 };
 
 use crate::layout::fit;
+use crate::sanitize;
 
 /// The maximum width of a command or a story's title, in columns.
 const TITLE_COLUMNS: usize = 120;
@@ -20,7 +25,7 @@ const LINE_COLUMNS: usize = 200;
 pub(super) struct RootOpening<'a> {
     begun: Option<(RunId, &'a AgentName, &'a str, Option<&'a ModelSpec>)>,
     rights: Option<&'a Rights>,
-    assignment: Option<&'a Assignment>,
+    assignment: Option<&'a SlashCommandAssignment>,
     story: Option<&'a StoryAssignment>,
     is_asked: bool,
     /// The depth of the root.
@@ -57,10 +62,10 @@ impl<'a> RootOpening<'a> {
     }
 
     /// Returns the root as a grant, and what the run is about, if the question is about the whole run.
-    pub(super) fn asked(&self, policy: &Policy) -> Option<(Grant, WholeRunKind)> {
+    pub(super) fn asked_root(&self, policy: &Policy) -> Option<(Grant, WholeRunKind)> {
         let (run, agent, goal, model) = self.begun.filter(|_| self.is_asked)?;
         let whole = match (self.assignment, self.story) {
-            (Some(assignment), _) => WholeRunKind::Command(sent(assignment)),
+            (Some(assignment), _) => WholeRunKind::Command(sent_command(assignment)),
             (None, Some(story)) => WholeRunKind::Story(Box::new(story.clone())),
             (None, None) => WholeRunKind::Goal,
         };
@@ -101,7 +106,7 @@ impl<'a> RootOpening<'a> {
 }
 
 /// Returns the command as it was sent. Old journals do not have it; then it is reconstructed.
-fn sent(assignment: &Assignment) -> String {
+fn sent_command(assignment: &SlashCommandAssignment) -> String {
     assignment.sent.clone().unwrap_or_else(|| {
         let tasks: Vec<String> = assignment.tasks.iter().map(|task| format!(" {task}")).collect();
         format!("/{}{}", assignment.command, tasks.concat())
@@ -153,10 +158,7 @@ impl WholeRunKind {
             rows.extend(prd);
             let planned = story.plan.iter().filter_map(|task| task.verify.as_ref());
             for command in story.verify.iter().chain(planned) {
-                rows.push(row(
-                    "Verify",
-                    format!("passes only if `{}` succeeds", fit(command, LINE_COLUMNS)),
-                ));
+                rows.push(row("Verify", verify_words(command)));
             }
         }
         let below = match (policy.enabled, policy.max_depth.saturating_sub(base_depth)) {
@@ -164,12 +166,26 @@ impl WholeRunKind {
             (true, depth) => {
                 let levels =
                     if depth == 1 { "1 level".to_owned() } else { format!("{depth} levels") };
-                format!("up to {levels} deep; each delegation is approved by the same rules")
+                format!(
+                    "up to {levels} deep; approving the run does not approve them: each is asked about unless it fits \
+                     approve_below_usd"
+                )
             }
         };
         rows.push(row("Subagents", below));
         rows
     }
+}
+
+/// Says that work must pass a verify command, and which files it does not take from the work.
+pub(super) fn verify_words(verify: &VerifyCommand) -> String {
+    // Never cut: a person approves all of it.
+    let lines: Vec<String> = verify.command.lines().map(sanitize::collapsed).collect();
+    let mut words = format!("passes only if `{}` succeeds", lines.join("⏎"));
+    if !verify.keep.is_empty() {
+        words += &format!(", with {} from the base", fit(&verify.keep.join(", "), LINE_COLUMNS));
+    }
+    words
 }
 
 /// Returns the most that a whole run can consume, and its time limit in seconds if there is one.

@@ -1,4 +1,6 @@
 //! How much of a run's budget is spent, reported once per threshold.
+//!
+//! A `BudgetThreshold` is one threshold that the spending has reached.
 
 use adjutant_core::budget::Settlement;
 use adjutant_core::{Event, Usd};
@@ -32,9 +34,11 @@ pub(crate) fn newly_reached(view: &RunView, event: &Event) -> Option<BudgetThres
     else {
         return None;
     };
-    let (before, now) = (before(view, settlement), view.total().usd);
+    let (before, now) = (spent_before(view, settlement), view.total().usd);
     let limit = limit(view)?;
-    let new = |percent: &&u64| reached(now, limit, **percent) && !reached(before, limit, **percent);
+    let new = |percent: &&u64| {
+        has_reached(now, limit, **percent) && !has_reached(before, limit, **percent)
+    };
     let percent = *THRESHOLDS.iter().rev().find(new)?;
     Some(BudgetThreshold { percent, spent: now, limit })
 }
@@ -42,7 +46,7 @@ pub(crate) fn newly_reached(view: &RunView, event: &Event) -> Option<BudgetThres
 /// Returns the spent percentage of the budget, once it has reached the lowest threshold.
 pub(crate) fn spent_percentage(view: &RunView) -> Option<String> {
     let (now, limit) = (view.total().usd, limit(view)?);
-    let is_told = reached(now, limit, THRESHOLDS[0]);
+    let is_told = has_reached(now, limit, THRESHOLDS[0]);
     let percent = u128::from(now.as_pico()) * 100 / u128::from(limit.as_pico());
     is_told.then(|| format!("⚠ {percent} % of the {limit} budget"))
 }
@@ -51,10 +55,10 @@ fn limit(view: &RunView) -> Option<Usd> {
     view.policy().and_then(|policy| policy.budget_usd).filter(|limit| *limit > Usd::ZERO)
 }
 
-fn before(view: &RunView, settlement: &Settlement) -> Usd {
+fn spent_before(view: &RunView, settlement: &Settlement) -> Usd {
     view.total().usd.saturating_sub(settlement.usd)
 }
 
-fn reached(spent: Usd, limit: Usd, percent: u64) -> bool {
+fn has_reached(spent: Usd, limit: Usd, percent: u64) -> bool {
     u128::from(spent.as_pico()) * 100 >= u128::from(limit.as_pico()) * u128::from(percent)
 }

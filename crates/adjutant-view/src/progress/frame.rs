@@ -1,13 +1,16 @@
 //! The progress display of a live terminal.
+//!
+//! A [`ProgressFrame`] has what is needed to draw it once (width, time, colours); a `FrameRow` is
+//! the content of one line before it is cut to the width.
 
-use adjutant_core::{Outcome, SessionId, State, Timestamp};
+use adjutant_core::{DelegationState, Outcome, SessionId, Timestamp};
 
 use super::budget::spent_percentage;
-use super::words::{doing, keeping, total, usage_of};
-use crate::layout::{bracketed, cut, padded, width};
+use super::words::{activity_text, slow_commit_text, total, usage_of};
+use crate::layout::{bracketed, cut, pad_right, width};
 use crate::palette::{Palette, TextStyle};
-use crate::run::{Delegation, Liveness, OutcomeCounts, RunView};
-use crate::state_words::{counted, mark};
+use crate::run::{Delegation, OutcomeCounts, ProcessLiveness, RunView};
+use crate::state_words::{count_with_noun, mark};
 use crate::time_text::elapsed;
 
 /// How the display is drawn. The caller knows the terminal.
@@ -45,7 +48,7 @@ impl ProgressFrame {
         let heading = if count == 0 {
             "Delegate [no subagents]".to_owned()
         } else {
-            format!("Delegate [{}]", counted(count, "subagent"))
+            format!("Delegate [{}]", count_with_noun(count, "subagent"))
         };
         let mut lines = vec![self.palette.paint(TextStyle::Strong, &cut(&heading, self.width))];
         let (shown, hidden) = self.choose(rows);
@@ -55,7 +58,7 @@ impl ProgressFrame {
             let others = OutcomeCounts::of(hidden.iter().map(|row| row.delegation)).words();
             lines.push(cut(&format!("  … {} more: {others}", hidden.len()), self.width));
         }
-        let sum = total(view, self.now, Liveness::Alive);
+        let sum = total(view, self.now, ProcessLiveness::Alive);
         let sum = [sum].into_iter().chain(spent_percentage(view)).collect::<Vec<_>>().join(" · ");
         lines.push(self.palette.paint(TextStyle::Quiet, &cut(&format!("  {sum}"), self.width)));
         lines.join("\n") + "\n"
@@ -90,7 +93,7 @@ impl ProgressFrame {
             return (rows, Vec::new());
         }
         let mut order: Vec<usize> = (0..rows.len()).collect();
-        order.sort_by_key(|&place| (interest(&rows[place].delegation.state), place));
+        order.sort_by_key(|&place| (display_rank(&rows[place].delegation.state), place));
         let mut is_shown = vec![false; rows.len()];
         for &place in order.iter().take(room) {
             is_shown[place] = true;
@@ -104,7 +107,7 @@ impl ProgressFrame {
 
     fn row(&self, row: &FrameRow<'_>, column: usize) -> String {
         let delegation = row.delegation;
-        let start = padded(&format!("  {}{}", " ".repeat(row.indent), row.label), column + 2);
+        let start = pad_right(&format!("  {}{}", " ".repeat(row.indent), row.label), column + 2);
         let state = mark(&delegation.state);
         let mut tail = self.tail(delegation);
         let taken = |tail: &str| width(&start) + 2 + width(state) + 1 + width(tail);
@@ -115,7 +118,8 @@ impl ProgressFrame {
         let tail = tail.join(" ");
         let space = if tail.is_empty() { "" } else { " " };
         let room = self.width.saturating_sub(taken(&tail) + space.len());
-        let doing = keeping(delegation, self.now).unwrap_or_else(|| doing(delegation, self.now));
+        let doing = slow_commit_text(delegation, self.now)
+            .unwrap_or_else(|| activity_text(delegation, self.now));
         let doing = cut(&doing, room);
         let line = format!("{start}  {state} {doing}");
         if width(&line) > self.width || room == 0 {
@@ -147,17 +151,17 @@ impl ProgressFrame {
 const LEAST_DOING: usize = 12;
 
 /// Ranks states by how interesting they are; lower is more interesting.
-const fn interest(state: &State) -> u8 {
+const fn display_rank(state: &DelegationState) -> u8 {
     match state {
-        State::Running | State::AwaitingApproval => 0,
-        State::Ended(
+        DelegationState::Running | DelegationState::AwaitingApproval => 0,
+        DelegationState::Ended(
             Outcome::Failed
             | Outcome::Blocked
             | Outcome::Refused
             | Outcome::Partial
             | Outcome::Cancelled,
         ) => 1,
-        State::Queued => 2,
-        State::Ended(Outcome::Completed) => 3,
+        DelegationState::Queued => 2,
+        DelegationState::Ended(Outcome::Completed) => 3,
     }
 }

@@ -5,16 +5,17 @@ use adjutant_core::policy::ContractKind;
 use adjutant_core::tree::{CALLS_PER_TURN, WHOLE_RUN};
 use adjutant_core::workspace::OwnWorkspace;
 use adjutant_core::write::{EDIT, WRITE};
-use adjutant_core::{Event, SessionId, State, ToldReason, ToolOutput};
+use adjutant_core::{AddedMessageReason, DelegationState, Event, SessionId, ToolOutput};
 
 use super::budget::threshold_warning;
 use super::words::{
-    TEXT_COLUMNS, ended, kept_words, marked, merged_words, paused, tool, total, usage_of,
+    TEXT_COLUMNS, end_text, kept_words, list_update_text, merged_words, pause_text, tool, total,
+    usage_of,
 };
 use crate::layout::{bracketed, fit};
 use crate::palette::{Palette, TextStyle};
-use crate::run::{Delegation, DelegationWarning, Liveness, RunView};
-use crate::state_words::{code_words, complaints, counted, mark};
+use crate::run::{Delegation, DelegationWarning, ProcessLiveness, RunView};
+use crate::state_words::{code_words, complaints, count_with_noun, mark};
 use crate::time_text::elapsed;
 use crate::timed_event::TimedEvent;
 
@@ -41,8 +42,8 @@ fn event_line(view: &RunView, entry: &TimedEvent<'_>, palette: Palette) -> Optio
             let held = if view.sandbox() == Some("off") { ", sandbox off" } else { "" };
             view.run().map(|run| format!("{run} started{held}"))
         }
-        Event::RunEnded { .. } => Some(total(view, entry.at, Liveness::Alive)),
-        Event::ApprovalAsked { parent, call, .. } => Some(asked(view, *parent, *call)),
+        Event::RunEnded { .. } => Some(total(view, entry.at, ProcessLiveness::Alive)),
+        Event::ApprovalAsked { parent, call, .. } => Some(approval_wait_text(view, *parent, *call)),
         Event::AutoApproved { amount, .. } => Some(format!(
             "Approved without asking: at most {amount}; {} of the {} limit is used",
             view.auto_approved(),
@@ -59,7 +60,7 @@ fn event_line(view: &RunView, entry: &TimedEvent<'_>, palette: Palette) -> Optio
             let warnings = &view.delegation(grant.session)?.warnings;
             let said: Vec<String> = warnings.iter().map(DelegationWarning::to_string).collect();
             let text = format!("⚠ {}", fit(&said.join("; "), 2 * TEXT_COLUMNS));
-            (!said.is_empty()).then(|| told(view, grant.session, &text)).flatten()
+            (!said.is_empty()).then(|| labelled_line(view, grant.session, &text)).flatten()
         }
         Event::Refused { session, .. } => {
             let delegation = view.delegation(*session)?;
@@ -74,13 +75,13 @@ fn event_line(view: &RunView, entry: &TimedEvent<'_>, palette: Palette) -> Optio
         Event::SpaceMade { session, space } => {
             let said = new_remarks(view, *session, space);
             let text = format!("⚠ workspace: {}", fit(&said.join("; "), 2 * TEXT_COLUMNS));
-            (!said.is_empty()).then(|| told(view, *session, &text)).flatten()
+            (!said.is_empty()).then(|| labelled_line(view, *session, &text)).flatten()
         }
         Event::SpaceKept { session, kept, problem } => {
             let kept = kept_words(kept, problem.as_deref());
             match end(view, *session, palette) {
                 Some(end) => Some(format!("{end} · {kept}")),
-                None => told(view, *session, &kept),
+                None => labelled_line(view, *session, &kept),
             }
         }
         Event::Resumed { timeout_s, clamped, .. } => {
@@ -98,6 +99,7 @@ fn event_line(view: &RunView, entry: &TimedEvent<'_>, palette: Palette) -> Optio
         | Event::Messaged { .. }
         | Event::Told { .. }
         | Event::Paused { .. }
+        | Event::Printed { .. }
         | Event::DomainAsked { .. }
         | Event::ToolCalled { .. }
         | Event::ToolRefused { .. }
@@ -112,12 +114,11 @@ fn event_line(view: &RunView, entry: &TimedEvent<'_>, palette: Palette) -> Optio
         | Event::Reopened(_)
         | Event::Late { .. } => {
             let session = entry.event.session()?;
-            told(view, session, &within(view.delegation(session)?, view, entry)?)
+            labelled_line(view, session, &delegation_line(view.delegation(session)?, view, entry)?)
         }
         Event::AgentDefined { .. }
         | Event::Assigned(_)
         | Event::StoryTaken { .. }
-        | Event::Printed { .. }
         | Event::Delegated { .. }
         | Event::Approved { .. }
         | Event::Reserved { .. }
@@ -130,8 +131,12 @@ fn event_line(view: &RunView, entry: &TimedEvent<'_>, palette: Palette) -> Optio
     }
 }
 
-fn within(delegation: &Delegation, view: &RunView, entry: &TimedEvent<'_>) -> Option<String> {
-    let called = |number: u32| delegation.asked(number);
+fn delegation_line(
+    delegation: &Delegation,
+    view: &RunView,
+    entry: &TimedEvent<'_>,
+) -> Option<String> {
+    let called = |number: u32| delegation.requested_call(number);
     match entry.event {
         // The start of the run was already reported.
         Event::Started { .. } if delegation.parent.is_none() => None,
@@ -144,25 +149,33 @@ fn within(delegation: &Delegation, view: &RunView, entry: &TimedEvent<'_>) -> Op
             safe(&error.to_string())
         )),
         Event::AttemptFailed { error, retry_at: None, .. } => Some(safe(&error.to_string())),
-        Event::Paused { provider, until, .. } => Some(paused(until.since(entry.at), provider)),
+        Event::Paused { provider, until, .. } => Some(pause_text(until.since(entry.at), provider)),
         Event::DomainAsked { host, .. } => Some(format!("waiting for approval of {}", safe(host))),
         Event::Overran { amount, .. } => Some(format!(
             "the provider billed more than was reserved: {} tokens and {} over",
             grouped(amount.tokens),
             amount.usd
         )),
-        Event::Told { nudge: ToldReason::LastCall(code), .. } => {
+        Event::Told { nudge: AddedMessageReason::LastCall(code), .. } => {
             Some(format!("told to report now: {}", code_words(*code)))
         }
-        Event::Told { nudge: ToldReason::Shorten, .. } => Some("told to answer shorter".into()),
+        Event::Told { nudge: AddedMessageReason::Shorten, .. } => {
+            Some("told to answer shorter".into())
+        }
         // The reason was already reported when the return was judged.
-        Event::Told { nudge: ToldReason::Repair, .. } if is_judged(view, delegation) => None,
-        Event::Told { nudge: ToldReason::Repair, .. } => Some("told to correct its answer".into()),
-        Event::Told { nudge: ToldReason::Person, .. } => Some("received your message".into()),
-        Event::Told { nudge: ToldReason::Results, .. } => {
+        Event::Told { nudge: AddedMessageReason::Repair, .. } if is_judged(view, delegation) => {
+            None
+        }
+        Event::Told { nudge: AddedMessageReason::Repair, .. } => {
+            Some("told to correct its answer".into())
+        }
+        Event::Told { nudge: AddedMessageReason::Person, .. } => {
+            Some("received your message".into())
+        }
+        Event::Told { nudge: AddedMessageReason::Results, .. } => {
             Some("received the results of its subagents".into())
         }
-        Event::Told { nudge: ToldReason::Check, .. } => Some("told to fix its work".into()),
+        Event::Told { nudge: AddedMessageReason::Check, .. } => Some("told to fix its work".into()),
         Event::MarkersRead { rejected, refused, .. } => {
             let unread = rejected.first().map(|it| it.reason.as_str());
             let why = refused.as_ref().map(|reason| reason.message.as_str()).or(unread)?;
@@ -201,11 +214,13 @@ fn within(delegation: &Delegation, view: &RunView, entry: &TimedEvent<'_>) -> Op
         {
             None
         }
-        Event::Marked { mark, problem, .. } => Some(marked(mark, problem.as_deref())),
+        Event::Marked { mark, problem, .. } => Some(list_update_text(mark, problem.as_deref())),
         // The attempt was already reported, so its failure must be too.
         Event::ToolReturned { call, output, .. } if output.is_error => called(*call)
             .filter(|call| [WRITE, EDIT].contains(&call.tool.as_str()))
             .map(|call| format!("{} failed: {}", call.tool, safe(&output.content))),
+        // The output of commands is not repeated here.
+        Event::Printed { .. } => delegation.preparing_text().map(safe),
         Event::Crashed { message, .. } => Some(format!("crashed: {}", safe(message))),
         Event::Reopened(reopening) if reopening.afresh => Some("resumed from its notes".into()),
         Event::Reopened(_) => Some("resumed".into()),
@@ -217,7 +232,6 @@ fn within(delegation: &Delegation, view: &RunView, entry: &TimedEvent<'_>) -> Op
         | Event::StoryTaken { .. }
         | Event::SpaceMade { .. }
         | Event::SpaceKept { .. }
-        | Event::Printed { .. }
         | Event::Judged { .. }
         | Event::Resumed { .. }
         | Event::AgentDefined { .. }
@@ -257,14 +271,16 @@ fn is_judged(view: &RunView, delegation: &Delegation) -> bool {
     is_standard && (delegation.parent.is_some() || view.story().is_some())
 }
 
-fn asked(view: &RunView, parent: SessionId, call: u32) -> String {
+fn approval_wait_text(view: &RunView, parent: SessionId, call: u32) -> String {
     if call == WHOLE_RUN {
         return "Waiting for approval of the whole run".to_owned();
     }
-    let waits = |child: &&Delegation| child.call == call && child.state == State::AwaitingApproval;
+    let waits = |child: &&Delegation| {
+        child.call == call && child.state == DelegationState::AwaitingApproval
+    };
     let parent = view.delegation(parent);
     let count = parent.map_or(0, |parent| view.children(parent).filter(waits).count());
-    format!("Waiting for approval of {}", counted(count, "subagent"))
+    format!("Waiting for approval of {}", count_with_noun(count, "subagent"))
 }
 
 fn is_to_be_kept(view: &RunView, session: SessionId) -> bool {
@@ -274,8 +290,8 @@ fn is_to_be_kept(view: &RunView, session: SessionId) -> bool {
 /// The root's end is reported as the end of the run.
 fn end(view: &RunView, session: SessionId, palette: Palette) -> Option<String> {
     let delegation = view.delegation(session).filter(|delegation| delegation.parent.is_some())?;
-    let State::Ended(outcome) = delegation.state else { return None };
-    let what = format!("{} {}", mark(&delegation.state), ended(outcome, delegation));
+    let DelegationState::Ended(outcome) = delegation.state else { return None };
+    let what = format!("{} {}", mark(&delegation.state), end_text(outcome, delegation));
     let mut parts = vec![palette.paint(TextStyle::of(&delegation.state), &what)];
     if delegation.own.calls > 0 {
         parts.push(usage_of(&delegation.own));
@@ -287,7 +303,7 @@ fn end(view: &RunView, session: SessionId, palette: Palette) -> Option<String> {
     Some(labelled(delegation, &parts.join(" ")))
 }
 
-fn told(view: &RunView, session: SessionId, text: &str) -> Option<String> {
+fn labelled_line(view: &RunView, session: SessionId, text: &str) -> Option<String> {
     view.delegation(session).map(|delegation| labelled(delegation, text))
 }
 

@@ -10,5 +10,7 @@ mod words;
 pub(crate) use budget::newly_reached;
 pub use frame::ProgressFrame;
 pub use line::line;
-pub(crate) use words::{doing, ended, kept_counts, kept_words, marked, merged_words, time};
-pub use words::{keeping, total};
+pub(crate) use words::{
+    activity_text, end_text, kept_counts, kept_words, list_update_text, merged_words, time,
+};
+pub use words::{slow_commit_text, total};

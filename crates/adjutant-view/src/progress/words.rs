@@ -3,24 +3,27 @@
 use std::time::Duration;
 
 use adjutant_core::workspace::{KeptWork, MergedWork};
-use adjutant_core::{Code, Outcome, TaskListUpdate, Timestamp};
+use adjutant_core::{ErrorCode, Outcome, TaskListUpdate, Timestamp};
 
 use crate::layout::{fit, fit_ends, some_of};
-use crate::run::{Activity, Delegation, ESTIMATE_NOTE, Liveness, RunView, Spend};
-use crate::state_words::{code_words, counted, ended_word};
+use crate::run::{Activity, Delegation, ESTIMATE_NOTE, ProcessLiveness, RunView, Spend};
+use crate::state_words::{code_words, count_with_noun, ended_word};
 use crate::time_text::elapsed;
 
 /// The maximum width of an untrusted text within a line, in columns.
 pub(super) const TEXT_COLUMNS: usize = 120;
 
 /// Returns what a delegation is doing: `Read src/lib.rs`, `partial: context exhausted`.
-pub(crate) fn doing(delegation: &Delegation, now: Timestamp) -> String {
+pub(crate) fn activity_text(delegation: &Delegation, now: Timestamp) -> String {
     match delegation.activity() {
         Activity::AwaitingApproval => "waiting for approval".into(),
         Activity::Queued => "waiting for a free slot".into(),
         Activity::Thinking { since, bytes } => {
             if let Some(silent) = delegation.silence(now) {
                 return format!("stalled? no output for {}", elapsed(silent));
+            }
+            if let Some(preparing) = delegation.preparing_text() {
+                return preparing.to_owned();
             }
             // Before the first answer, the elapsed time beside it says the same.
             let thought = if delegation.own.calls > 0 { now.since(since) } else { Duration::ZERO };
@@ -37,14 +40,14 @@ pub(crate) fn doing(delegation: &Delegation, now: Timestamp) -> String {
             format!("retrying in {wait}: {}", retry.kind)
         }
         Activity::Paused(pause) if pause.until > now => {
-            paused(pause.until.since(now), &pause.provider)
+            pause_text(pause.until.since(now), &pause.provider)
         }
         Activity::Paused(_) => thinking(Duration::ZERO, 0),
         Activity::AwaitingDomain(host) => {
             format!("waiting for approval of {}", fit(host, TEXT_COLUMNS))
         }
         Activity::Delegating => "waiting for its subagents".into(),
-        Activity::Ended(outcome) => ended(outcome, delegation),
+        Activity::Ended(outcome) => end_text(outcome, delegation),
     }
 }
 
@@ -53,7 +56,7 @@ const KEEPS_LONG: Duration = Duration::from_secs(1);
 
 /// Returns a message while an ended delegation's work is being committed, if that takes long.
 #[must_use]
-pub fn keeping(delegation: &Delegation, now: Timestamp) -> Option<String> {
+pub fn slow_commit_text(delegation: &Delegation, now: Timestamp) -> Option<String> {
     let ended = delegation.ended.filter(|_| delegation.is_keeping())?;
     let since = now.since(ended.at);
     (since >= KEEPS_LONG).then(|| format!("keeping its work for {}", elapsed(since)))
@@ -74,19 +77,19 @@ fn kept_and(kept: &KeptWork, problem: Option<&str>, named: fn(&[String]) -> Stri
         // The workspace stays as it is; a later sweep retries.
         let problem = fit_ends(problem, TEXT_COLUMNS);
         return format!(
-            "its work could not be kept and is still in its workspace: {problem}; once the cause is fixed, \
-             `adjutant prune` keeps it"
+            "its work could not be committed and is still in its workspace: {problem}; fix the cause, then \
+             `adjutant prune` commits it"
         );
     }
     let skipped = match kept.skipped.len() {
         0 => String::new(),
-        some => format!(", {} left out{}", counted(some, "path"), named(&kept.skipped)),
+        some => format!(", {} left out{}", count_with_noun(some, "path"), named(&kept.skipped)),
     };
     let left = match kept.left.as_slice() {
         [] => String::new(),
         [first, ..] => format!(
             "; {} could not be kept and stays in the workspace: {}",
-            counted(kept.left.len(), "path"),
+            count_with_noun(kept.left.len(), "path"),
             fit(first, TEXT_COLUMNS)
         ),
     };
@@ -94,7 +97,10 @@ fn kept_and(kept: &KeptWork, problem: Option<&str>, named: fn(&[String]) -> Stri
         return format!("changed nothing{skipped}");
     }
     let (added, removed) = kept.lines();
-    format!("kept {}, +{added} -{removed}{skipped}{left}", counted(kept.files.len(), "file"))
+    format!(
+        "kept {}, +{added} -{removed}{skipped}{left}",
+        count_with_noun(kept.files.len(), "file")
+    )
 }
 
 /// Describes a merge into the parent's workspace: `merged, 2 files`.
@@ -103,7 +109,7 @@ pub(crate) fn merged_words(merged: &MergedWork, problem: Option<&str>) -> String
         return format!("could not be merged: {}", fit_ends(problem, TEXT_COLUMNS));
     }
     if merged.conflicts.is_empty() {
-        return format!("merged, {}", counted(merged.files.len(), "file"));
+        return format!("merged, {}", count_with_noun(merged.files.len(), "file"));
     }
     let said: Vec<String> =
         merged.conflicts.iter().map(|it| format!("{} ({})", it.path, it.what)).collect();
@@ -111,7 +117,7 @@ pub(crate) fn merged_words(merged: &MergedWork, problem: Option<&str>) -> String
 }
 
 /// Describes how the task list was updated: `task 12 is [RESEARCHED], report.md linked`.
-pub(crate) fn marked(mark: &TaskListUpdate, problem: Option<&str>) -> String {
+pub(crate) fn list_update_text(mark: &TaskListUpdate, problem: Option<&str>) -> String {
     let task = mark.task;
     if let Some(problem) = problem {
         return format!(
@@ -131,7 +137,7 @@ pub(crate) fn marked(mark: &TaskListUpdate, problem: Option<&str>) -> String {
 }
 
 /// Explains why a model call is delayed: `waiting 12s: anthropic asked for a pause`.
-pub(super) fn paused(wait: Duration, provider: &str) -> String {
+pub(super) fn pause_text(wait: Duration, provider: &str) -> String {
     format!("waiting {}: {} asked for a pause", elapsed(wait), fit(provider, 32))
 }
 
@@ -151,13 +157,13 @@ pub(super) fn tool(name: &str, arguments: &str) -> String {
 }
 
 /// Returns how a delegation ended: `complete`, `partial: context exhausted`.
-pub(crate) fn ended(outcome: Outcome, delegation: &Delegation) -> String {
+pub(crate) fn end_text(outcome: Outcome, delegation: &Delegation) -> String {
     let word = ended_word(outcome);
     match &delegation.reason {
         // A code without information is omitted.
         Some(reason)
             if outcome != Outcome::Completed
-                && ![Code::Cancelled, Code::UnknownError].contains(&reason.code) =>
+                && ![ErrorCode::Cancelled, ErrorCode::UnknownError].contains(&reason.code) =>
         {
             format!("{word}: {}", code_words(reason.code))
         }
@@ -172,7 +178,7 @@ pub(super) fn usage_of(spend: &Spend) -> String {
 
 /// Returns the summary of a run in one line: states, tokens, cost, time.
 #[must_use]
-pub fn total(view: &RunView, now: Timestamp, liveness: Liveness) -> String {
+pub fn total(view: &RunView, now: Timestamp, liveness: ProcessLiveness) -> String {
     let all = view.outcomes();
     let mut parts = Vec::new();
     // First, so that it is visible even in a narrow window.
@@ -180,7 +186,11 @@ pub fn total(view: &RunView, now: Timestamp, liveness: Liveness) -> String {
         parts.push("sandbox off".to_owned());
     }
     if all.total() > 0 {
-        parts.push(format!("{}: {}", counted(all.total(), "subagent"), all.words_in(liveness)));
+        parts.push(format!(
+            "{}: {}",
+            count_with_noun(all.total(), "subagent"),
+            all.words_in(liveness)
+        ));
     }
     if view.total().calls > 0 {
         parts.push(view.total().tokens_short());
@@ -197,7 +207,7 @@ pub fn total(view: &RunView, now: Timestamp, liveness: Liveness) -> String {
 const SHORT_WAIT: Duration = Duration::from_secs(1);
 
 /// Returns how long a run took, with the time it waited for a person shown separately.
-pub(crate) fn time(view: &RunView, now: Timestamp, liveness: Liveness) -> String {
+pub(crate) fn time(view: &RunView, now: Timestamp, liveness: ProcessLiveness) -> String {
     let (all, waited) = (view.elapsed(now, liveness), view.waited(now, liveness));
     if waited < SHORT_WAIT {
         return elapsed(all);

@@ -1,4 +1,6 @@
 //! A text with a maximum size.
+//!
+//! A `BoundedText` grows by pieces and refuses pieces that do not fit.
 
 use crate::sanitize;
 
@@ -29,7 +31,7 @@ impl BoundedText {
     }
 
     /// Returns the position that leaves `bytes` at the end, or the end if that is more than half of the size.
-    pub(super) const fn without(&self, bytes: usize) -> usize {
+    pub(super) const fn position_leaving(&self, bytes: usize) -> usize {
         if bytes > self.max / 2 { self.max } else { self.max - bytes }
     }
 

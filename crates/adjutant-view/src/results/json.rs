@@ -1,14 +1,20 @@
 //! Results as JSON.
+//!
+//! [`ResultsJson`] are all results of a call, [`ResultJson`] is one of them, with [`KeptWorkJson`]
+//! (the commit of its work, if any, the paths left out, and why committing failed), [`MergeJson`] (its merge into
+//! the parent's workspace), [`TextCutJson`] (how much of its text is shown) and [`SharedFileJson`] (a file that
+//! several tasks changed).
 
 use adjutant_core::workspace::{KeptWork, MergeConflict};
-use adjutant_core::{Outcome, SessionId, State, Usd};
+use adjutant_core::{DelegationState, Outcome, SessionId, Usd};
 use adjutant_formats::contract::Return;
 use serde::Serialize;
 
 use super::bounded_text::bytes;
 use super::text_allowance::TextAllowance;
 use super::{CallResults, ResultOptions, json_size, standard, why_incomplete};
-use crate::run::{Delegation, DelegationWarning, Liveness, RunView};
+use crate::receipt::{Receipt, ReceiptJson, Verification};
+use crate::run::{Delegation, DelegationWarning, ProcessLiveness, RunView};
 use crate::state_words::state_key;
 use crate::story::StoryNode;
 use crate::wire::{ReasonJson, SpendJson, VERSION, seconds};
@@ -44,7 +50,7 @@ pub struct ResultsJson {
     pub results: Vec<ResultJson>,
     /// Files that several delegations changed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub shared: Vec<SharedJson>,
+    pub shared: Vec<SharedFileJson>,
     /// How the workspaces differ from the tree they were made from.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
@@ -52,7 +58,7 @@ pub struct ResultsJson {
 
 /// A file that several delegations changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct SharedJson {
+pub struct SharedFileJson {
     /// Its path.
     pub path: String,
     /// The delegations that changed it.
@@ -68,6 +74,8 @@ pub struct ResultJson {
     pub status: &'static str,
     /// The state in full: `completed`, `cancelled`, `refused`…
     pub outcome: &'static str,
+    /// Whether its work was verified.
+    pub verification: Verification,
     /// The session id.
     pub session_id: SessionId,
     /// The name of the agent.
@@ -77,6 +85,9 @@ pub struct ResultJson {
     /// Tokens and money of its own calls.
     #[serde(flatten)]
     pub spent: SpendJson,
+    /// What the engine saw of its work; absent if it never started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receipt: Option<ReceiptJson>,
     /// Seconds from start to end.
     pub duration_s: Option<f64>,
     /// The final answer; only if the status is `ok`.
@@ -102,8 +113,8 @@ pub struct ResultJson {
     pub sandbox: Option<String>,
     /// The committed work of its own workspace, if it had one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub kept: Option<KeptJson>,
-    /// Its work in a story; only set if the run works on one.
+    pub kept: Option<KeptWorkJson>,
+    /// What this task contributed to the story of the run: its id there, changed files, verification and merge.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub story: Option<StoryNode>,
     /// The merge into the parent's workspace, if it was tried.
@@ -120,15 +131,15 @@ pub struct ResultJson {
     pub late: Vec<String>,
     /// How much of its text is shown, if not all of it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub cut: Option<CutJson>,
+    pub cut: Option<TextCutJson>,
     /// Where the complete transcript is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transcript: Option<String>,
 }
 
-/// Committed work of a workspace.
+/// What was committed of a workspace, and why the rest was not.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct KeptJson {
+pub struct KeptWorkJson {
     /// The kind of workspace.
     pub workspace: &'static str,
     /// The commit and its files.
@@ -153,7 +164,7 @@ pub struct MergeJson {
 
 /// How much of a text is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct CutJson {
+pub struct TextCutJson {
     /// Bytes that are shown.
     pub shown_bytes: usize,
     /// Bytes there are.
@@ -181,16 +192,18 @@ impl CallResults<'_> {
     }
 }
 
-fn shared((path, by): (&str, Vec<&Delegation>)) -> SharedJson {
-    SharedJson { path: path.to_owned(), by: by.iter().map(|it| it.session).collect() }
+fn shared((path, by): (&str, Vec<&Delegation>)) -> SharedFileJson {
+    SharedFileJson { path: path.to_owned(), by: by.iter().map(|it| it.session).collect() }
 }
 
 fn entry(view: &RunView, item: &Delegation, options: &ResultOptions<'_>) -> ResultJson {
     let outcome = match item.state {
-        State::Ended(outcome) => Some(outcome),
-        State::AwaitingApproval | State::Queued | State::Running => None,
+        DelegationState::Ended(outcome) => Some(outcome),
+        DelegationState::AwaitingApproval | DelegationState::Queued | DelegationState::Running => {
+            None
+        }
     };
-    let state = state_key(&item.state, Liveness::Alive);
+    let state = state_key(&item.state, ProcessLiveness::Alive);
     let mut room = TextAllowance::new(options);
     let texts = ResultTexts::of(item, outcome, &mut room);
     let is_error = outcome.is_some_and(|outcome| outcome.result_word() == "error");
@@ -198,10 +211,12 @@ fn entry(view: &RunView, item: &Delegation, options: &ResultOptions<'_>) -> Resu
         label: item.label.to_string(),
         status: outcome.map_or(state, Outcome::result_word),
         outcome: state,
+        verification: Verification::of(item),
         session_id: item.session,
         agent: item.agent.to_string(),
         model: item.model.clone(),
         spent: (&item.own).into(),
+        receipt: item.started.map(|_| Receipt::of(item).json()),
         duration_s: item.ended.and_then(|end| item.elapsed(end.at)).map(seconds),
         report: texts.report,
         scratchpad: texts.scratchpad,
@@ -210,25 +225,27 @@ fn entry(view: &RunView, item: &Delegation, options: &ResultOptions<'_>) -> Resu
         error: item.reason.as_ref().filter(|_| is_error).map(|reason| reason.message.clone()),
         reason: item.reason.as_ref().map(Into::into),
         sandbox: view.sandbox_of(item).map(str::to_owned),
-        kept: kept(item),
+        kept: kept_work(item),
         story: StoryNode::of(view, item),
         merge: merge(item),
         returned: standard(view, item),
         warnings: item.warnings.iter().map(DelegationWarning::to_string).collect(),
         late: item.late.iter().map(|late| late.what.clone()).collect(),
-        cut: room.cut().map(|(shown_bytes, total_bytes)| CutJson { shown_bytes, total_bytes }),
+        cut: room
+            .cut_sizes()
+            .map(|(shown_bytes, total_bytes)| TextCutJson { shown_bytes, total_bytes }),
         transcript: options.transcript(item.session),
     };
     if view.story().is_some() {
-        json_size::cut(&mut entry, bytes(options.result_tokens));
+        json_size::cut_to_size(&mut entry, bytes(options.result_tokens));
     }
     entry
 }
 
-fn kept(item: &Delegation) -> Option<KeptJson> {
+fn kept_work(item: &Delegation) -> Option<KeptWorkJson> {
     let (work, problem) = item.kept.as_deref()?.clone();
     let workspace = item.space.as_ref().map_or("", |space| space.kind.word());
-    Some(KeptJson { workspace, work, problem })
+    Some(KeptWorkJson { workspace, work, problem })
 }
 
 fn merge(item: &Delegation) -> Option<MergeJson> {

@@ -1,19 +1,19 @@
 //! Cuts a JSON result within a story to the tokens of one result: texts first, then patches, then file lists.
 //! The facts stay.
 
-use super::json::{CutJson, ResultJson};
+use super::json::{ResultJson, TextCutJson};
 
 /// The indentation of each line where results are printed.
 const INDENT: usize = 4;
 
 /// Cuts a result until it takes at most `max` bytes when printed, as far as possible.
-pub(super) fn cut(entry: &mut ResultJson, max: usize) {
+pub(super) fn cut_to_size(entry: &mut ResultJson, max: usize) {
     if size(entry) <= max {
         return;
     }
     let total = texts(entry).iter().map(|text| text.len()).sum();
     let before = entry.cut.map_or(total, |cut| cut.total_bytes);
-    entry.cut = Some(CutJson { shown_bytes: total, total_bytes: before });
+    entry.cut = Some(TextCutJson { shown_bytes: total, total_bytes: before });
     // The report has the same text.
     entry.returned = None;
     for place in (0..3).rev() {
@@ -37,7 +37,7 @@ pub(super) fn cut(entry: &mut ResultJson, max: usize) {
         }
     }
     let shown_bytes = texts(entry).iter().map(|text| text.len()).sum();
-    entry.cut = Some(CutJson { shown_bytes, total_bytes: before });
+    entry.cut = Some(TextCutJson { shown_bytes, total_bytes: before });
 }
 
 /// Returns the texts, the most important first.

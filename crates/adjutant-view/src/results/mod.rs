@@ -3,6 +3,9 @@
 //! Markdown is read by people and models. A child's text is a block quote with `>` on each line, so that it
 //! cannot imitate our headings, and cutting it cannot leave a quote open as it could a fence. JSON keeps
 //! texts unchanged. Start at [`CallResults::of_run`].
+//!
+//! [`CallResults`] are the delegations to present, [`ResultOptions`] how, and `ResultCounts` how
+//! many have each status.
 
 mod bounded_text;
 mod json;
@@ -15,16 +18,21 @@ mod text_allowance;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use adjutant_core::{Code, Outcome, Reason, SessionId, State};
+use adjutant_core::{DelegationState, ErrorCode, Outcome, OutcomeReason, SessionId};
 
-use crate::run::{Delegation, Liveness, RunView};
+use crate::layout::bracketed;
+use crate::receipt::{Receipt, verified_outcome};
+use crate::run::{Delegation, ProcessLiveness, RunView};
 use crate::state_words::is_interrupted;
 use crate::status::ContentRetention;
 
-pub use json::{ResultJson, ResultsJson, SharedJson, root_reason};
+pub use json::{ResultJson, ResultsJson, SharedFileJson, root_reason};
 pub use markdown::root_end;
 pub use standard::{command_end, command_head, return_as_text, standard, synthesis};
-pub use text_allowance::ends;
+pub use text_allowance::start_and_end;
+
+/// The maximum width of a label, in columns.
+const LABEL_COLUMNS: usize = 34;
 
 /// How results are presented.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,7 +58,7 @@ pub struct CallResults<'a> {
     view: &'a RunView,
     items: Vec<Cow<'a, Delegation>>,
     /// Why the root agent did not complete its goal; only for the results of a run.
-    reason: Option<&'a Reason>,
+    reason: Option<&'a OutcomeReason>,
 }
 
 impl<'a> CallResults<'a> {
@@ -79,11 +87,16 @@ impl<'a> CallResults<'a> {
     /// Marks unfinished delegations of a dead run as partial, with what they found so far. Recommended
     /// commands start with `program`.
     #[must_use]
-    pub fn seen(mut self, liveness: Liveness, content: ContentRetention, program: &str) -> Self {
+    pub fn with_liveness(
+        mut self,
+        liveness: ProcessLiveness,
+        content: ContentRetention,
+        program: &str,
+    ) -> Self {
         for item in &mut self.items {
             if is_interrupted(&item.state, liveness) {
                 let item = item.to_mut();
-                item.state = State::Ended(Outcome::Partial);
+                item.state = DelegationState::Ended(Outcome::Partial);
                 item.reason = Some(interruption(item.session, content, program));
             }
         }
@@ -101,6 +114,26 @@ impl<'a> CallResults<'a> {
     #[must_use]
     pub fn items(&self) -> Vec<&Delegation> {
         self.items.iter().map(Cow::as_ref).collect()
+    }
+
+    /// Returns a line for each delegation that started: its outcome with its verification, and its receipt.
+    #[must_use]
+    pub fn receipts(&self) -> Vec<String> {
+        let line = |item: &Delegation| {
+            let receipt = Receipt::of(item);
+            let DelegationState::Ended(outcome) = item.state else { return None };
+            item.started?;
+            let word = verified_outcome(item, outcome).unwrap_or_else(|| outcome.word().to_owned());
+            let check =
+                receipt.check_line().map(|it| format!(" · changed files of the check: {it}"));
+            Some(format!(
+                "{} {word} · {}{}",
+                bracketed(item.label.as_str(), LABEL_COLUMNS),
+                receipt.line(),
+                check.unwrap_or_default()
+            ))
+        };
+        self.items.iter().filter_map(|item| line(item)).collect()
     }
 
     /// Returns the files that several delegations changed, with these delegations. Empty in a story, where
@@ -143,13 +176,15 @@ impl<'a> CallResults<'a> {
         let mut counts = ResultCounts { total: self.items.len(), ..ResultCounts::default() };
         for item in &self.items {
             match item.state {
-                State::Ended(outcome) => match outcome {
+                DelegationState::Ended(outcome) => match outcome {
                     Outcome::Completed => counts.ok += 1,
                     Outcome::Partial | Outcome::Cancelled => counts.partial += 1,
                     Outcome::Failed | Outcome::Blocked => counts.failed += 1,
                     Outcome::Refused => counts.refused += 1,
                 },
-                State::AwaitingApproval | State::Queued | State::Running => counts.pending += 1,
+                DelegationState::AwaitingApproval
+                | DelegationState::Queued
+                | DelegationState::Running => counts.pending += 1,
             }
         }
         counts
@@ -157,12 +192,13 @@ impl<'a> CallResults<'a> {
 }
 
 /// Returns why the root agent did not complete its goal, if that is so.
-fn why_incomplete(root: &Delegation) -> Option<&Reason> {
-    let ended_short = matches!(root.state, State::Ended(outcome) if outcome != Outcome::Completed);
+fn why_incomplete(root: &Delegation) -> Option<&OutcomeReason> {
+    let ended_short =
+        matches!(root.state, DelegationState::Ended(outcome) if outcome != Outcome::Completed);
     root.reason.as_ref().filter(|_| ended_short && root.model.is_some())
 }
 
-fn interruption(session: SessionId, content: ContentRetention, program: &str) -> Reason {
+fn interruption(session: SessionId, content: ContentRetention, program: &str) -> OutcomeReason {
     let recommendation = match content {
         ContentRetention::Kept => format!(
             "`{program} resume {session}` continues it; what was found so far is in the result."
@@ -171,8 +207,8 @@ fn interruption(session: SessionId, content: ContentRetention, program: &str) ->
             "Delegate the task again; it is not resumable (expired).".into()
         }
     };
-    Reason {
-        code: Code::Interrupted,
+    OutcomeReason {
+        code: ErrorCode::Interrupted,
         message: "The process that ran it is gone.".into(),
         recommendation,
         recoverable: true,

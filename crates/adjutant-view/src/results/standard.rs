@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use adjutant_core::assignment::kind_written;
 use adjutant_core::error_summary::handle_error_return;
 use adjutant_core::policy::ContractKind;
-use adjutant_core::{AgentName, Code, Outcome, Reason, State};
+use adjutant_core::{AgentName, DelegationState, ErrorCode, Outcome, OutcomeReason};
 use adjutant_formats::contract::{
     Artifact, ErrorType, Return, ReturnError, ReturnMetadata, ReturnStatus, SUMMARY_MAX_CHARS,
 };
@@ -45,7 +45,7 @@ pub fn return_as_text(returned: &Return) -> String {
 #[must_use]
 pub fn standard(view: &RunView, delegation: &Delegation) -> Option<Return> {
     let asks = view.policy().is_some_and(|policy| policy.contract == ContractKind::Standard);
-    let State::Ended(outcome) = delegation.state else { return None };
+    let DelegationState::Ended(outcome) = delegation.state else { return None };
     if !asks || delegation.parent.is_none() {
         return None;
     }
@@ -63,8 +63,8 @@ const fn status(outcome: Outcome) -> ReturnStatus {
 }
 
 fn ended_without(view: &RunView, delegation: &Delegation, outcome: Outcome) -> Return {
-    let unknown = || Reason {
-        code: Code::UnknownError,
+    let unknown = || OutcomeReason {
+        code: ErrorCode::UnknownError,
         message: format!("Ended {} without giving a reason.", outcome.word()),
         recommendation: format!("Read `adjutant log {}`.", delegation.session),
         recoverable: true,
@@ -102,13 +102,13 @@ fn changed_below(view: &RunView, delegation: &Delegation) -> BTreeSet<String> {
     changed
 }
 
-fn error(reason: Reason) -> ReturnError {
+fn error(reason: OutcomeReason) -> ReturnError {
     let of_kind = [
-        (Code::Timeout, ErrorType::Timeout),
-        (Code::Stalled, ErrorType::Timeout),
-        (Code::TimeExceeded, ErrorType::Timeout),
-        (Code::ValidationFailed, ErrorType::Validation),
-        (Code::ToolUnavailable, ErrorType::ToolUnavailable),
+        (ErrorCode::Timeout, ErrorType::Timeout),
+        (ErrorCode::Stalled, ErrorType::Timeout),
+        (ErrorCode::TimeExceeded, ErrorType::Timeout),
+        (ErrorCode::ValidationFailed, ErrorType::Validation),
+        (ErrorCode::ToolUnavailable, ErrorType::ToolUnavailable),
     ];
     let kind = of_kind.iter().find(|(code, _)| *code == reason.code);
     let kind = kind.map_or(ErrorType::Execution, |(_, kind)| *kind);
@@ -232,11 +232,7 @@ fn task_outcome(view: &RunView, child: &Delegation, program: &str) -> String {
         }
     }
     for artifact in &returned.artifacts {
-        lines.push(format!(
-            "{}: {}",
-            capitalised(artifact.kind.as_str()),
-            one_line(&artifact.path)
-        ));
+        lines.push(format!("{}: {}", capitalise(artifact.kind.as_str()), one_line(&artifact.path)));
     }
     lines.extend(child.marked.as_ref().and_then(|(mark, problem)| match (problem, mark.status) {
         (Some(problem), _) => Some(format!(
@@ -250,7 +246,7 @@ fn task_outcome(view: &RunView, child: &Delegation, program: &str) -> String {
     lines.join("\n")
 }
 
-fn capitalised(word: &str) -> String {
+fn capitalise(word: &str) -> String {
     let mut letters = word.chars();
     letters.next().map_or_else(String::new, |first| {
         first.to_uppercase().collect::<String>() + letters.as_str()

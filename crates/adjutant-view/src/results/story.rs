@@ -2,19 +2,23 @@
 //! where the rest is.
 //!
 //! Invariant: no section is longer than the tokens of one result, counted as four bytes each.
+//!
+//! `QuotedTexts` are the texts of the child that are quoted: summary and report, or summary, notes and last text if
+//! it did not complete.
 
 use adjutant_core::numbers::grouped;
 use adjutant_core::workspace::MergeConflict;
-use adjutant_core::{Outcome, State};
+use adjutant_core::{DelegationState, Outcome};
 
 use super::ResultOptions;
 use super::bounded_text::{BoundedText, bytes};
 use super::markdown::{findings, one_line, why_word};
 use crate::layout::fit;
+use crate::receipt::{Receipt, verified_outcome};
 use crate::run::Delegation;
 use crate::sanitize;
-use crate::state_words::{counted, mark};
-use crate::story::{ChildMerge, files, kept, merge, verified_word};
+use crate::state_words::{count_with_noun, mark};
+use crate::story::{ChildMerge, files, kept_work, merge};
 
 /// The maximum number of files listed.
 const FILES_NAMED: usize = 30;
@@ -32,17 +36,17 @@ pub(super) fn section(
     options: &ResultOptions<'_>,
 ) -> String {
     let mut out = BoundedText::new(bytes(options.result_tokens));
-    let said = QuotedText::of(item);
+    let said = QuotedTexts::of(item);
     let rest = rest(item, options);
     // Reserve room for the longest possible last line.
-    let tail = out.without(cut_line(said.len(), said.len(), &rest).len());
+    let tail = out.position_leaving(cut_line(said.len(), said.len(), &rest).len());
     out.push_cut(&title(item));
     head(&mut out, item, tail);
     let quarter = out.share(1, 4).min(tail);
     changed(&mut out, item, quarter);
     let three = out.share(3, 4).min(tail);
-    merged(&mut out, item, three);
-    if let (Some(reason), State::Ended(outcome)) = (&item.reason, &item.state) {
+    push_merge_state(&mut out, item, three);
+    if let (Some(reason), DelegationState::Ended(outcome)) = (&item.reason, &item.state) {
         if out.push(&format!("\n**{}** ({}):\n", why_word(*outcome), reason.code), three) {
             out.quote(reason.message.trim_end(), three);
         }
@@ -75,14 +79,28 @@ fn title(item: &Delegation) -> String {
 /// Renders the outcome, its code and the cost.
 fn head(out: &mut BoundedText, item: &Delegation, end: usize) {
     let word = match &item.state {
-        State::Ended(outcome) => outcome.word(),
-        live @ (State::AwaitingApproval | State::Queued | State::Running) => live.word(),
+        DelegationState::Ended(outcome) => outcome.word(),
+        live @ (DelegationState::AwaitingApproval
+        | DelegationState::Queued
+        | DelegationState::Running) => live.word(),
     };
-    let done = item.state == State::Ended(Outcome::Completed);
+    let done = item.state == DelegationState::Ended(Outcome::Completed);
     let code = item.reason.as_ref().filter(|_| !done).map(|reason| format!(" ({})", reason.code));
-    let checked = item.checked.map(|(passed, _)| format!(", {}", verified_word(passed)));
-    let (code, checked) = (code.unwrap_or_default(), checked.unwrap_or_default());
-    out.push(&format!("**Outcome**: {word}{code}{checked}\n"), end);
+    let verified = match &item.state {
+        DelegationState::Ended(outcome) => verified_outcome(item, *outcome),
+        DelegationState::AwaitingApproval | DelegationState::Queued | DelegationState::Running => {
+            None
+        }
+    };
+    let (word, code) = (verified.unwrap_or_else(|| word.to_owned()), code.unwrap_or_default());
+    out.push(&format!("**Outcome**: {word}{code}\n"), end);
+    if item.started.is_some() {
+        let receipt = Receipt::of(item);
+        out.push(&format!("**Receipt**: {}\n", receipt.line()), end);
+        if let Some(files) = receipt.check_line() {
+            out.push(&format!("**Changed files of the check**: {files}\n"), end);
+        }
+    }
     let usage = if item.own.calls > 0 {
         let (tokens, money) = (item.own.tokens_full(), item.own.money());
         format!("**Usage**: {tokens} · {money}{} · {}\n", item.own.estimate_mark(), item.session)
@@ -94,12 +112,14 @@ fn head(out: &mut BoundedText, item: &Delegation, end: usize) {
 
 /// Lists as many of the changed files as fit.
 fn changed(out: &mut BoundedText, item: &Delegation, end: usize) {
-    let Some(work) = kept(item) else { return };
+    let Some(work) = kept_work(item) else { return };
     let files = files(item);
     let (added, removed) = work.lines();
     let sum = match files.len() {
         0 => "**Files changed**: none\n".to_owned(),
-        some => format!("**Files changed**: {}, +{added} -{removed}\n", counted(some, "file")),
+        some => {
+            format!("**Files changed**: {}, +{added} -{removed}\n", count_with_noun(some, "file"))
+        }
     };
     out.push(&sum, end);
     // Leave room for the line that counts the others.
@@ -125,13 +145,13 @@ fn changed(out: &mut BoundedText, item: &Delegation, end: usize) {
 }
 
 /// Returns whether the work is merged into the parent's workspace and, if not, what to do.
-fn merged(out: &mut BoundedText, item: &Delegation, end: usize) {
+fn push_merge_state(out: &mut BoundedText, item: &Delegation, end: usize) {
     let files = item.merged.as_ref().map_or(0, |it| it.0.files.len());
     let kept_problem = item.kept.as_ref().and_then(|it| it.1.as_deref());
-    let reference = kept(item).and_then(|work| work.reference.as_deref());
+    let reference = kept_work(item).and_then(|work| work.reference.as_deref());
     match (merge(item), kept_problem) {
         (Some(ChildMerge::Merged), _) => {
-            let count = counted(files, "file");
+            let count = count_with_noun(files, "file");
             out.push(&format!("**Merge**: merged into your workspace, {count}\n"), end);
             return;
         }
@@ -147,7 +167,7 @@ fn merged(out: &mut BoundedText, item: &Delegation, end: usize) {
         (None, Some(problem)) => {
             out.push(
                 &format!(
-                    "**Work**: could not be kept and is still in its workspace: {}\n",
+                    "**Work**: could not be committed and is still in its workspace: {}\n",
                     fit(problem, COLUMNS)
                 ),
                 end,
@@ -191,19 +211,19 @@ fn conflicts(out: &mut BoundedText, clashes: &[&MergeConflict], end: usize) {
     }
 }
 
-/// The child's texts in reading order.
-struct QuotedText<'a> {
+/// The texts of a child that its result quotes, each with its heading, in reading order.
+struct QuotedTexts<'a> {
     parts: Vec<(&'static str, std::borrow::Cow<'a, str>)>,
 }
 
-impl<'a> QuotedText<'a> {
+impl<'a> QuotedTexts<'a> {
     fn of(item: &'a Delegation) -> Self {
         let summary = item.returned.as_ref().map_or("", |it| it.summary.trim());
         let text = item.last_text.trim_end();
         // The text form of a return starts with its summary.
         let more = text.strip_prefix(summary).unwrap_or(text).trim_start_matches(['\n', '\r']);
         let mut parts = vec![("Summary", summary.into())];
-        if item.state == State::Ended(Outcome::Completed) {
+        if item.state == DelegationState::Ended(Outcome::Completed) {
             parts.push(("Report", more.into()));
         } else {
             let notes = item.scratchpad();

@@ -1,4 +1,6 @@
 //! How much of a child's text its parent gets.
+//!
+//! A `TextAllowance` is the number of bytes that are left for the texts of one result.
 
 use std::borrow::Cow;
 
@@ -21,7 +23,7 @@ pub(super) struct TextAllowance {
 /// Returns the start and the end of a text in at most `bytes` bytes, with the number of missing bytes between
 /// them.
 #[must_use]
-pub fn ends(text: &str, bytes: usize) -> String {
+pub fn start_and_end(text: &str, bytes: usize) -> String {
     let Some((head, tail)) = both_ends(text, bytes) else { return text.to_owned() };
     let missing = text.len() - head.len() - tail.len();
     format!("{head}\n[… {missing} bytes are left out here …]\n{tail}")
@@ -52,7 +54,7 @@ impl TextAllowance {
             let room = std::mem::take(&mut self.left);
             self.total += text.len();
             self.taken += head.len() + tail.len();
-            return ends(text, room).into();
+            return start_and_end(text, room).into();
         }
         let mut end = text.len().min(self.left);
         while !text.is_char_boundary(end) {
@@ -66,7 +68,7 @@ impl TextAllowance {
     }
 
     /// Returns the number of taken and of all bytes, if they differ.
-    pub(super) const fn cut(&self) -> Option<(usize, usize)> {
+    pub(super) const fn cut_sizes(&self) -> Option<(usize, usize)> {
         if self.taken < self.total { Some((self.taken, self.total)) } else { None }
     }
 }
@@ -79,12 +81,12 @@ mod tests {
     fn a_cut_text_keeps_both_ends_and_counts_the_middle() {
         let text = format!("begin{}end", "ä".repeat(10_000));
         for bytes in [30, 1_000, 1_001, 1_002, 1_003] {
-            let cut = ends(&text, bytes);
+            let cut = start_and_end(&text, bytes);
             assert!(cut.starts_with("begin") && cut.ends_with("end"), "{cut}");
             let kept = cut.matches('ä').count() * 2 + "beginend".len();
             assert!(kept <= bytes, "{kept} of {bytes}");
             assert!(cut.contains(&format!("{} bytes are left", text.len() - kept)), "{cut}");
         }
-        assert_eq!(ends("short", 5), "short");
+        assert_eq!(start_and_end("short", 5), "short");
     }
 }

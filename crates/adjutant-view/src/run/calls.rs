@@ -1,4 +1,6 @@
 //! Tool calls in a few words.
+//!
+//! A [`ToolCallSummary`] is the name and the shortened arguments of one tool call.
 
 use adjutant_core::ToolCall;
 use serde_json::Value;
@@ -17,14 +19,14 @@ const CONTENT: [&str; 2] = ["content", "text"];
 
 /// A tool call that the agent requested, in short form.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct RequestedTool {
+pub struct ToolCallSummary {
     /// The tool's name as the model wrote it.
     pub tool: String,
     /// The most informative part of the arguments, unsanitized and cut.
     pub arguments: String,
 }
 
-impl RequestedTool {
+impl ToolCallSummary {
     pub(super) fn of(call: &ToolCall) -> Self {
         Self { tool: excerpt(&call.name, NAME_KEPT), arguments: brief_arguments(&call.arguments) }
     }

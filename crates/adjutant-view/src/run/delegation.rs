@@ -1,4 +1,8 @@
 //! The state of one delegation, or of the root.
+//!
+//! [`Activity`] is what it is doing now; a [`PendingRetry`], a [`ProviderPause`] or a question can
+//! delay it. A [`DelegationWarning`] is a problem, such as a missing context file, that did not
+//! stop it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -9,11 +13,13 @@ use adjutant_core::budget::Reservation;
 use adjutant_core::schema::{DELEGATE, TASK};
 use adjutant_core::workspace::{KeptWork, MergeRequest, MergedWork, OwnWorkspace};
 use adjutant_core::{
-    AgentName, Label, ModelErrorKind, Outcome, Reason, SessionId, State, TaskListUpdate, Timestamp,
+    AgentName, DelegationState, Label, ModelErrorKind, Outcome, OutcomeReason, SessionId,
+    TaskListUpdate, Timestamp, VerifyCommand,
 };
 use adjutant_formats::contract::{Return, ReturnError};
 
-use super::{Liveness, RequestedTool, Spend};
+use super::{ProcessLiveness, Spend, ToolCallSummary};
+use crate::receipt::LastCommand;
 use crate::timed_event::EventTime;
 
 /// How long a model may be silent before this is shown.
@@ -43,7 +49,7 @@ pub struct Delegation {
     /// The start of its task.
     pub task: String,
     /// Its state.
-    pub state: State,
+    pub state: DelegationState,
     /// When it was admitted or refused.
     pub admitted: EventTime,
     /// When it first started.
@@ -66,6 +72,21 @@ pub struct Delegation {
     pub turns: u32,
     /// The number of tool calls that were executed.
     pub tool_calls: u32,
+    /// How many of them failed.
+    #[serde(default)]
+    pub failed_calls: u32,
+    /// The number of tool calls that were refused.
+    #[serde(default)]
+    pub refused_calls: u32,
+    /// The last command that it ran.
+    #[serde(default)]
+    pub last_command: Option<LastCommand>,
+    /// The command that verifies its work, if there is one.
+    #[serde(default)]
+    pub verify: Option<VerifyCommand>,
+    /// The changed files that its verify command saw as they are in the base.
+    #[serde(default)]
+    pub from_base: Vec<String>,
     /// Its notes; a view without texts keeps only the start of the latest one.
     pub notes: Vec<String>,
     /// How many notes it wrote.
@@ -75,7 +96,7 @@ pub struct Delegation {
     /// The files its tools touched, in the order of first touch; empty in a view without texts.
     pub files: Vec<Arc<str>>,
     /// Why it ended this way.
-    pub reason: Option<Reason>,
+    pub reason: Option<OutcomeReason>,
     /// The number of the task it works on in the project's task list.
     #[serde(default)]
     pub number: Option<u64>,
@@ -97,7 +118,7 @@ pub struct Delegation {
     /// How its latest command was sandboxed: `full`, `off`, or which layer is missing.
     #[serde(default)]
     pub sandbox: Option<String>,
-    /// The committed work of its workspace, and what went wrong.
+    /// The commit of the work in its workspace, and why committing failed, if it did.
     #[serde(default)]
     pub kept: Option<Box<(KeptWork, Option<String>)>>,
     /// The effort that its parent estimated, in hours.
@@ -163,7 +184,7 @@ pub struct Delegation {
     #[serde(default)]
     pub(super) preparing: BTreeMap<u32, Arc<str>>,
     /// The tool calls of the latest answer, by number.
-    pub(super) asked: Vec<RequestedTool>,
+    pub(super) asked: Vec<ToolCallSummary>,
     /// The numbers of the tool calls in progress.
     pub(super) under_way: Vec<u32>,
     pub(super) since: Timestamp,
@@ -181,6 +202,8 @@ pub enum DelegationWarning {
     LossyContext(String),
     /// It requested more time than allowed and got this many seconds.
     Clamped(Option<u64>),
+    /// Its return claimed something that the engine did not see.
+    FalseClaim(String),
 }
 
 impl fmt::Display for DelegationWarning {
@@ -194,6 +217,7 @@ impl fmt::Display for DelegationWarning {
                 write!(f, "asked for more time than allowed, gets {seconds} s")
             }
             Self::Clamped(None) => f.write_str("asked for more time than allowed"),
+            Self::FalseClaim(what) => write!(f, "its return differs from what was seen: {what}"),
         }
     }
 }
@@ -244,7 +268,7 @@ pub enum Activity<'a> {
     /// A tool is running.
     Tool {
         /// The oldest call in progress.
-        call: &'a RequestedTool,
+        call: &'a ToolCallSummary,
         /// How many more are running.
         more: usize,
     },
@@ -288,11 +312,17 @@ impl Delegation {
     #[must_use]
     pub fn activity(&self) -> Activity<'_> {
         match &self.state {
-            State::AwaitingApproval => Activity::AwaitingApproval,
-            State::Queued => Activity::Queued,
-            State::Ended(outcome) => Activity::Ended(*outcome),
-            State::Running => self.working(),
+            DelegationState::AwaitingApproval => Activity::AwaitingApproval,
+            DelegationState::Queued => Activity::Queued,
+            DelegationState::Ended(outcome) => Activity::Ended(*outcome),
+            DelegationState::Running => self.working(),
         }
+    }
+
+    /// Returns what was printed while its workspace is made, which is slow then; `None` once it works.
+    pub(crate) fn preparing_text(&self) -> Option<&str> {
+        let is_preparing = self.turns == 0 && self.own.calls == 0 && self.space.is_none();
+        self.printed.as_deref().filter(|_| is_preparing)
     }
 
     fn working(&self) -> Activity<'_> {
@@ -344,7 +374,7 @@ impl Delegation {
 
     /// Returns a tool call of the agent's latest answer.
     #[must_use]
-    pub fn asked(&self, number: u32) -> Option<&RequestedTool> {
+    pub fn requested_call(&self, number: u32) -> Option<&ToolCallSummary> {
         self.asked.get(number as usize)
     }
 
@@ -371,11 +401,11 @@ impl Delegation {
         &self,
         now: Timestamp,
         latest: Timestamp,
-        liveness: Liveness,
+        liveness: ProcessLiveness,
     ) -> Option<Duration> {
         self.elapsed(match liveness {
-            Liveness::Alive => now,
-            Liveness::Dead => latest,
+            ProcessLiveness::Alive => now,
+            ProcessLiveness::Dead => latest,
         })
     }
 

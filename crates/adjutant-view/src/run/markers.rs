@@ -1,7 +1,7 @@
 //! Delegation markers that were not run, each with the reason.
 
 use adjutant_core::story::RejectedMarker;
-use adjutant_core::{Code, Reason};
+use adjutant_core::{ErrorCode, OutcomeReason};
 use adjutant_formats::marker::{MarkerContext, parse};
 
 use super::{Delegation, TextRetention};
@@ -23,7 +23,7 @@ impl Delegation {
     pub(super) fn markers_read(
         &mut self,
         rejected: &[RejectedMarker],
-        refused: Option<&Reason>,
+        refused: Option<&OutcomeReason>,
         texts: TextRetention,
     ) {
         let wanted = std::mem::take(&mut self.wanted);
@@ -39,8 +39,8 @@ impl Delegation {
     }
 }
 
-fn not_run(wanted: &[String], refused: &Reason) -> Vec<String> {
-    let why = if refused.code == Code::DelegationDisabled {
+fn not_run(wanted: &[String], refused: &OutcomeReason) -> Vec<String> {
+    let why = if refused.code == ErrorCode::DelegationDisabled {
         "delegation is off: add --enable-delegation"
     } else {
         refused.message.as_str()

@@ -4,10 +4,14 @@
 //! [`RunView::light`] not even those. It never judges and never fails; an event about something unknown is
 //! counted if possible and ignored otherwise. Start at [`RunView::apply`]. Invariant: the root's inclusive
 //! spend equals the sum of all settlements.
+//!
+//! [`ProcessLiveness`] says whether the process that executes the run is alive, [`TextRetention`]
+//! whether a view keeps texts, and an [`OpenApproval`] is a call that a person has not answered
+//! yet.
 
 mod calls;
 mod delegation;
-mod faults;
+mod delegation_errors;
 mod fold;
 mod markers;
 mod outcomes;
@@ -18,7 +22,8 @@ use std::time::Duration;
 
 use adjutant_core::workspace::WorkspaceTerms;
 use adjutant_core::{
-    Assignment, ModelSpec, Outcome, Policy, Preset, RunId, SessionId, State, Timestamp, Usd,
+    DelegationState, ModelSpec, Outcome, Policy, Preset, RunId, SessionId, SlashCommandAssignment,
+    Timestamp, Usd,
 };
 use adjutant_formats::contract::ORCHESTRATOR;
 
@@ -26,12 +31,12 @@ use adjutant_core::story::StoryAssignment;
 
 use crate::timed_event::{EventTime, TimedEvent};
 
-pub use calls::{RequestedTool, brief_arguments};
+pub use calls::{ToolCallSummary, brief_arguments};
 pub use delegation::{
     Activity, Delegation, DelegationWarning, LateArrival, PendingRetry, ProviderPause,
 };
-pub(crate) use faults::fault_id;
-pub use faults::{Fault, Faults};
+pub(crate) use delegation_errors::fault_id;
+pub use delegation_errors::{DelegationError, DelegationErrors};
 pub(crate) use fold::warnings;
 pub use outcomes::OutcomeCounts;
 pub(crate) use spend::ESTIMATE_NOTE;
@@ -39,7 +44,7 @@ pub use spend::Spend;
 
 /// Whether the process that executes a run is alive; only the caller can know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Liveness {
+pub enum ProcessLiveness {
     /// A process is executing the run.
     Alive,
     /// No process is. What had not ended is interrupted.
@@ -82,7 +87,7 @@ pub struct RunView {
     workdir: String,
     policy: Option<Box<Policy>>,
     #[serde(default)]
-    assignment: Option<Box<Assignment>>,
+    assignment: Option<Box<SlashCommandAssignment>>,
     #[serde(default)]
     story: Option<Box<StoryAssignment>>,
     /// A person's settings for agents that write.
@@ -102,7 +107,7 @@ pub struct RunView {
     ended: Option<EventTime>,
     outcome: Option<Outcome>,
     texts: TextRetention,
-    faults: Faults,
+    faults: DelegationErrors,
     /// The delegations with a tool that waits until a person has allowed a host.
     #[serde(default)]
     asking_hosts: BTreeSet<SessionId>,
@@ -123,7 +128,7 @@ impl RunView {
 
     /// Returns the slash command that the run executes, if any.
     #[must_use]
-    pub fn assignment(&self) -> Option<&Assignment> {
+    pub fn assignment(&self) -> Option<&SlashCommandAssignment> {
         self.assignment.as_deref()
     }
 
@@ -143,6 +148,12 @@ impl RunView {
     #[must_use]
     pub fn sandbox(&self) -> Option<&'static str> {
         self.terms.as_ref().map(|terms| if terms.sandbox_off { "off" } else { "on" })
+    }
+
+    /// Returns the tools that commands see, with versions. Returns `None` if no agent writes in a workspace.
+    #[must_use]
+    pub fn commands_see(&self) -> Option<&str> {
+        self.terms.as_ref().and_then(|terms| terms.commands_see.as_deref())
     }
 
     /// Returns how the commands of a delegation are sandboxed. Returns `None` if it has no workspace of its
@@ -190,13 +201,13 @@ impl RunView {
 
     /// Returns when the run began.
     #[must_use]
-    pub const fn began(&self) -> Option<EventTime> {
+    pub const fn started_at(&self) -> Option<EventTime> {
         self.began
     }
 
     /// Returns when the run ended, if it did.
     #[must_use]
-    pub const fn ended(&self) -> Option<EventTime> {
+    pub const fn ended_at(&self) -> Option<EventTime> {
         self.ended
     }
 
@@ -238,7 +249,7 @@ impl RunView {
 
     /// Returns the errors of the run.
     #[must_use]
-    pub const fn faults(&self) -> &Faults {
+    pub const fn faults(&self) -> &DelegationErrors {
         &self.faults
     }
 
@@ -342,19 +353,19 @@ impl RunView {
 
     /// Returns how long the run has taken so far. A dead run stopped at its latest event.
     #[must_use]
-    pub fn elapsed(&self, now: Timestamp, liveness: Liveness) -> Duration {
+    pub fn elapsed(&self, now: Timestamp, liveness: ProcessLiveness) -> Duration {
         let until = match (self.ended, liveness) {
             (Some(ended), _) => ended.at,
-            (None, Liveness::Alive) => now.max(self.latest.at),
-            (None, Liveness::Dead) => self.latest.at,
+            (None, ProcessLiveness::Alive) => now.max(self.latest.at),
+            (None, ProcessLiveness::Dead) => self.latest.at,
         };
         until.since(self.began.unwrap_or_default().at)
     }
 
     /// Returns how long the run waited for a person without any other activity.
     #[must_use]
-    pub fn waited(&self, now: Timestamp, liveness: Liveness) -> Duration {
-        let open = liveness == Liveness::Alive && self.waits_for_person();
+    pub fn waited(&self, now: Timestamp, liveness: ProcessLiveness) -> Duration {
+        let open = liveness == ProcessLiveness::Alive && self.waits_for_person();
         self.waited + if open { now.since(self.latest.at) } else { Duration::ZERO }
     }
 
@@ -366,11 +377,11 @@ impl RunView {
 
     /// Returns the state of the run itself.
     #[must_use]
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> DelegationState {
         match self.outcome {
-            Some(outcome) => State::Ended(outcome),
-            None if !self.approvals.is_empty() => State::AwaitingApproval,
-            None => State::Running,
+            Some(outcome) => DelegationState::Ended(outcome),
+            None if !self.approvals.is_empty() => DelegationState::AwaitingApproval,
+            None => DelegationState::Running,
         }
     }
 }

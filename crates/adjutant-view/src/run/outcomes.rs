@@ -1,9 +1,11 @@
 //! Counts of delegations by state.
+//!
+//! [`OutcomeCounts`] is one number per state.
 
-use adjutant_core::{Outcome, State};
+use adjutant_core::{DelegationState, Outcome};
 use serde::Serialize;
 
-use super::{Delegation, Liveness};
+use super::{Delegation, ProcessLiveness};
 
 /// The number of delegations in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -36,28 +38,28 @@ impl OutcomeCounts {
         counts
     }
 
-    const fn place(&mut self, state: &State) -> &mut usize {
+    const fn place(&mut self, state: &DelegationState) -> &mut usize {
         match state {
-            State::AwaitingApproval | State::Queued => &mut self.waiting,
-            State::Running => &mut self.running,
-            State::Ended(Outcome::Completed) => &mut self.completed,
-            State::Ended(Outcome::Partial) => &mut self.partial,
-            State::Ended(Outcome::Failed) => &mut self.failed,
-            State::Ended(Outcome::Blocked) => &mut self.blocked,
-            State::Ended(Outcome::Cancelled) => &mut self.cancelled,
-            State::Ended(Outcome::Refused) => &mut self.refused,
+            DelegationState::AwaitingApproval | DelegationState::Queued => &mut self.waiting,
+            DelegationState::Running => &mut self.running,
+            DelegationState::Ended(Outcome::Completed) => &mut self.completed,
+            DelegationState::Ended(Outcome::Partial) => &mut self.partial,
+            DelegationState::Ended(Outcome::Failed) => &mut self.failed,
+            DelegationState::Ended(Outcome::Blocked) => &mut self.blocked,
+            DelegationState::Ended(Outcome::Cancelled) => &mut self.cancelled,
+            DelegationState::Ended(Outcome::Refused) => &mut self.refused,
         }
     }
 
     /// Returns the number of delegations.
     #[must_use]
     pub const fn total(&self) -> usize {
-        self.ended() + self.live()
+        self.ended_count() + self.live()
     }
 
     /// Returns how many have ended.
     #[must_use]
-    pub const fn ended(&self) -> usize {
+    pub const fn ended_count(&self) -> usize {
         self.completed + self.partial + self.failed + self.blocked + self.cancelled + self.refused
     }
 
@@ -68,8 +70,8 @@ impl OutcomeCounts {
     }
 
     /// Returns the counts as text; in a dead run, live delegations count as interrupted.
-    pub(crate) fn words_in(&self, liveness: Liveness) -> String {
-        if liveness == Liveness::Alive || self.live() == 0 {
+    pub(crate) fn words_in(&self, liveness: ProcessLiveness) -> String {
+        if liveness == ProcessLiveness::Alive || self.live() == 0 {
             return self.words();
         }
         let ended = Self { running: 0, waiting: 0, ..*self };

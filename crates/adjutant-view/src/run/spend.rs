@@ -1,7 +1,9 @@
 //! Tokens and cost of model calls, and how much of them is estimated.
+//!
+//! A [`Spend`] is a sum over any number of calls.
 
 use adjutant_core::budget::{BudgetAmount, Settlement};
-use adjutant_core::numbers::{grouped, rounded};
+use adjutant_core::numbers::{format_rounded, grouped};
 use adjutant_core::{Usage, Usd};
 
 /// Explains the sign `~`.
@@ -92,21 +94,22 @@ impl Spend {
     /// Returns the tokens for a progress line: `in=45k out=2.1k`.
     #[must_use]
     pub fn tokens_short(&self) -> String {
-        let about = self.about();
-        let (input, output) = (rounded(self.usage.input_total()), rounded(self.usage.output));
+        let about = self.estimate_sign();
+        let (input, output) =
+            (format_rounded(self.usage.input_total()), format_rounded(self.usage.output));
         format!("in={about}{input} out={about}{output}")
     }
 
     /// Returns the tokens in full: `in=45,000 out=2,100`.
     #[must_use]
     pub fn tokens_full(&self) -> String {
-        let about = self.about();
+        let about = self.estimate_sign();
         let (input, output) = (grouped(self.usage.input_total()), grouped(self.usage.output));
         format!("in={about}{input} out={about}{output}")
     }
 
     /// Returns `~` if the tokens are estimated and no price beside them carries the sign.
-    fn about(&self) -> &'static str {
+    fn estimate_sign(&self) -> &'static str {
         if self.is_estimated() && self.known_usd().is_none() { "~" } else { "" }
     }
 

@@ -1,4 +1,7 @@
 //! The status of runs as JSON.
+//!
+//! [`StatusJson`] is the whole answer, with one [`RunJson`] per run, one [`DelegationJson`] per
+//! delegation and one [`RunningToolJson`] per running tool call.
 
 use adjutant_core::{RunId, SessionId};
 use serde::Serialize;
@@ -93,7 +96,7 @@ pub struct DelegationJson {
     pub activity: Option<&'static str>,
     /// The running tool and the most informative part of its arguments.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub tool: Option<ToolJson>,
+    pub tool: Option<RunningToolJson>,
     /// Seconds since its model last sent something, if that is long.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub silent_s: Option<f64>,
@@ -136,7 +139,7 @@ pub struct DelegationJson {
 
 /// A running tool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct ToolJson {
+pub struct RunningToolJson {
     /// Its name.
     pub name: String,
     /// The most informative part of its arguments.
@@ -154,7 +157,7 @@ pub fn list_json(runs: &[ObservedRun<'_>]) -> StatusJson {
 pub fn detail_json(look: &ObservedRun<'_>, of: Option<SessionId>) -> StatusJson {
     let delegations = look.delegations(of).into_iter();
     let delegations = delegations.map(|delegation| delegation_json(look, delegation)).collect();
-    let lead = look.lead(of).map(|lead| Box::new(delegation_json(look, lead)));
+    let lead = look.root_agent(of).map(|lead| Box::new(delegation_json(look, lead)));
     let run = RunJson { lead, delegations: Some(delegations), ..run_json(look) };
     StatusJson { v: VERSION, runs: vec![run] }
 }
@@ -168,8 +171,8 @@ fn run_json(look: &ObservedRun<'_>) -> RunJson {
         workdir: view.workdir().to_owned(),
         preset: view.policy().map(|policy| policy.preset.name()),
         sandbox: view.sandbox(),
-        started_at: view.began().map(|moment| rfc3339(moment.wall_ms)),
-        ended_at: view.ended().map(|moment| rfc3339(moment.wall_ms)),
+        started_at: view.started_at().map(|moment| rfc3339(moment.wall_ms)),
+        ended_at: view.ended_at().map(|moment| rfc3339(moment.wall_ms)),
         elapsed_s: seconds(view.elapsed(look.now, look.liveness)),
         waited_s: seconds(view.waited(look.now, look.liveness)),
         outcomes: view.outcomes(),
@@ -187,9 +190,10 @@ fn delegation_json(look: &ObservedRun<'_>, delegation: &Delegation) -> Delegatio
     let (activity, tool) = match delegation.activity() {
         Activity::Thinking { .. } if silent.is_some() => (Some("stalled"), None),
         Activity::Thinking { .. } => (Some("thinking"), None),
-        Activity::Tool { call, .. } => {
-            (Some("tool"), Some(ToolJson { name: call.tool.clone(), args: call.arguments.clone() }))
-        }
+        Activity::Tool { call, .. } => (
+            Some("tool"),
+            Some(RunningToolJson { name: call.tool.clone(), args: call.arguments.clone() }),
+        ),
         Activity::Retrying(_) => (Some("retrying"), None),
         Activity::Paused(_) => (Some("waiting"), None),
         Activity::AwaitingDomain(_) => (Some("asking"), None),
@@ -217,7 +221,7 @@ fn delegation_json(look: &ObservedRun<'_>, delegation: &Delegation) -> Delegatio
         ended_at: delegation.ended.map(|moment| rfc3339(moment.wall_ms)),
         timeout_s: delegation.timeout_s,
         deadline: deadline(delegation),
-        left_s: look.left(delegation).map(seconds),
+        left_s: look.time_left(delegation).map(seconds),
         elapsed_s: look.elapsed_of(delegation).map(seconds),
         own: (&delegation.own).into(),
         inclusive: (&delegation.inclusive).into(),

@@ -1,22 +1,25 @@
 //! The status of runs: one line each in a list, or everything about one.
+//!
+//! An [`ObservedRun`] is a run with the time and circumstances of looking at it;
+//! [`ContentRetention`] says whether its texts are still stored or have expired.
 
 mod json;
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use adjutant_core::{SessionId, State, Timestamp};
+use adjutant_core::{DelegationState, SessionId, Timestamp};
 
 use crate::layout::{columns, fit};
 use crate::palette::{Palette, TextStyle};
 use crate::progress;
-use crate::run::{Delegation, ESTIMATE_NOTE, Liveness, RunView};
+use crate::run::{Delegation, ESTIMATE_NOTE, ProcessLiveness, RunView};
 use crate::sanitize;
-use crate::state_words::{counted, is_interrupted, mark_now, state_word};
+use crate::state_words::{count_with_noun, is_interrupted, mark_now, state_word};
 use crate::story::{ChildMerge, StoryNode, name, numbered_name};
 use crate::time_text::{elapsed, rfc3339};
 
-pub use json::{DelegationJson, RunJson, StatusJson, ToolJson, detail_json, list_json};
+pub use json::{DelegationJson, RunJson, RunningToolJson, StatusJson, detail_json, list_json};
 
 /// The maximum number of running delegations that a list shows per run.
 const SHOWN_AT_WORK: usize = 8;
@@ -27,7 +30,7 @@ pub struct ObservedRun<'a> {
     /// The run.
     pub view: &'a RunView,
     /// Whether its process is alive.
-    pub liveness: Liveness,
+    pub liveness: ProcessLiveness,
     /// The current time on the run's own clock; ignored for a dead run.
     pub now: Timestamp,
     /// Whether its texts are still stored; without them it cannot be resumed.
@@ -75,16 +78,17 @@ impl ObservedRun<'_> {
         self.resume().map(|command| format!("`{command}` continues it"))
     }
 
-    fn doing(&self, delegation: &Delegation) -> String {
+    fn activity_text(&self, delegation: &Delegation) -> String {
         if is_interrupted(&delegation.state, self.liveness) {
             return "interrupted".into();
         }
-        progress::doing(delegation, self.now)
+        progress::activity_text(delegation, self.now)
     }
 
     /// Returns the time until the deadline of a running delegation.
-    fn left(&self, delegation: &Delegation) -> Option<std::time::Duration> {
-        let works = delegation.state == State::Running && self.liveness == Liveness::Alive;
+    fn time_left(&self, delegation: &Delegation) -> Option<std::time::Duration> {
+        let works =
+            delegation.state == DelegationState::Running && self.liveness == ProcessLiveness::Alive;
         delegation.deadline.filter(|_| works).map(|at| at.since(self.now))
     }
 
@@ -97,8 +101,8 @@ impl ObservedRun<'_> {
         }
     }
 
-    /// Returns the root if it has an agent; one that only delegates has nothing to show.
-    fn lead(&self, of: Option<SessionId>) -> Option<&Delegation> {
+    /// Returns the root if it has an agent. A root that only delegates has nothing to show.
+    fn root_agent(&self, of: Option<SessionId>) -> Option<&Delegation> {
         let root = self.view.root().filter(|root| root.model.is_some())?;
         of.is_none_or(|session| session == root.session).then_some(root)
     }
@@ -128,7 +132,11 @@ pub fn list(runs: &[ObservedRun<'_>]) -> String {
             vec![
                 view.run().map_or_else(|| "?".into(), |run| run.to_string()),
                 format!("{} {}", mark_now(&view.state(), look.liveness), look.state()),
-                format!("{}: {}", counted(all.total(), "subagent"), all.words_in(look.liveness)),
+                format!(
+                    "{}: {}",
+                    count_with_noun(all.total(), "subagent"),
+                    all.words_in(look.liveness)
+                ),
                 view.total().tokens_short(),
                 view.total().money(),
                 progress::time(view, look.now, look.liveness),
@@ -167,21 +175,21 @@ fn goal_as_typed(view: &RunView) -> Cow<'_, str> {
 
 /// Returns what the delegations of a live run are doing, one line each.
 fn live_activity(look: &ObservedRun<'_>) -> String {
-    if look.liveness == Liveness::Dead {
+    if look.liveness == ProcessLiveness::Dead {
         return String::new();
     }
-    let nodes = look.lead(None).into_iter().chain(look.delegations(None));
+    let nodes = look.root_agent(None).into_iter().chain(look.delegations(None));
     let live: Vec<&Delegation> = nodes.filter(|node| node.state.is_live()).collect();
     let mut text = String::new();
     for node in live.iter().take(SHOWN_AT_WORK) {
         let label = name(look.view, node, 34);
-        let left = look.left(node).map(|left| format!(" · {} left", elapsed(left)));
+        let left = look.time_left(node).map(|left| format!(" · {} left", elapsed(left)));
         let spent = if node.own.calls > 0 {
             format!(" · {} · {}", node.own.tokens_short(), node.own.money())
         } else {
             String::new()
         };
-        let doing = look.doing(node);
+        let doing = look.activity_text(node);
         // Writing to a string cannot fail, here and below.
         let _ = writeln!(text, "  {label} {doing}{spent}{}", left.unwrap_or_default());
     }
@@ -196,7 +204,7 @@ fn live_activity(look: &ObservedRun<'_>) -> String {
 pub fn detail(look: &ObservedRun<'_>, of: Option<SessionId>, palette: Palette) -> String {
     let view = look.view;
     let mut text = head(look, palette);
-    for delegation in look.lead(of).into_iter().chain(look.delegations(of)) {
+    for delegation in look.root_agent(of).into_iter().chain(look.delegations(of)) {
         text.push('\n');
         text.push_str(&block(look, delegation, palette));
     }
@@ -235,8 +243,8 @@ fn head(look: &ObservedRun<'_>, palette: Palette) -> String {
     row("preset", view.policy().map(|policy| policy.preset.to_string()).unwrap_or_default());
     let sandbox = view.sandbox().map(|word| if word == "off" { SANDBOX_OFF } else { word });
     row("sandbox", sandbox.unwrap_or_default().to_owned());
-    row("began", view.began().map(|moment| rfc3339(moment.wall_ms)).unwrap_or_default());
-    row("ended", view.ended().map(|moment| rfc3339(moment.wall_ms)).unwrap_or_default());
+    row("began", view.started_at().map(|moment| rfc3339(moment.wall_ms)).unwrap_or_default());
+    row("ended", view.ended_at().map(|moment| rfc3339(moment.wall_ms)).unwrap_or_default());
     row("next", look.how_to_continue().unwrap_or_default());
     format!("{name} {}\n{}", palette.paint(style, &state), columns(&rows, &[]))
 }
@@ -247,8 +255,11 @@ fn block(look: &ObservedRun<'_>, delegation: &Delegation, palette: Palette) -> S
     } else {
         TextStyle::of(&delegation.state)
     };
-    let state =
-        format!("{} {}", mark_now(&delegation.state, look.liveness), look.doing(delegation));
+    let state = format!(
+        "{} {}",
+        mark_now(&delegation.state, look.liveness),
+        look.activity_text(delegation)
+    );
     let label = numbered_name(look.view, delegation, 34);
     let mut text = format!("{label} {}\n", palette.paint(style, &state));
     let mut line = |title: &str, value: &str| {
@@ -259,8 +270,8 @@ fn block(look: &ObservedRun<'_>, delegation: &Delegation, palette: Palette) -> S
     let (agent, model) = (fit(delegation.agent.as_str(), 32), fit(model, 60));
     line("agent", &format!("{agent}, {model}, depth {}", delegation.depth));
     if delegation.own.calls > 0 {
-        let turns = counted(delegation.turns as usize, "turn");
-        let tools = counted(delegation.tool_calls as usize, "tool call");
+        let turns = count_with_noun(delegation.turns as usize, "turn");
+        let tools = count_with_noun(delegation.tool_calls as usize, "tool call");
         line(
             "spent",
             &format!(
@@ -274,7 +285,7 @@ fn block(look: &ObservedRun<'_>, delegation: &Delegation, palette: Palette) -> S
         story_lines(delegation, &story, &mut line);
     }
     if let Some(time) = look.elapsed_of(delegation) {
-        let left = look.left(delegation).map(|left| format!(", {} left", elapsed(left)));
+        let left = look.time_left(delegation).map(|left| format!(", {} left", elapsed(left)));
         line("time", &format!("{}{}", elapsed(time), left.unwrap_or_default()));
     }
     if let Some(sandbox) = look.view.sandbox_of(delegation) {

@@ -4,6 +4,8 @@
 //! [`StoryReport`], with one [`ChildReport`] for each child, is made from the view of such a run;
 //! [`render`] shows it as text, [`json`] as JSON. The engine decides whether a story passes; this module
 //! only reports it.
+//!
+//! [`StoriesJson`] is the report of all stories of one command.
 
 mod node;
 mod root_work;
@@ -11,17 +13,18 @@ mod text;
 
 use adjutant_core::refusal::raising_flags;
 use adjutant_core::workspace::ChangedFile;
-use adjutant_core::{Code, Outcome, RunId, SessionId, State};
+use adjutant_core::{DelegationState, ErrorCode, Outcome, RunId, SessionId};
 use serde::{Serialize, Serializer};
 
 use crate::layout::excerpt;
-use crate::run::{Delegation, Liveness, RunView, Spend};
+use crate::receipt::{Receipt, Verification};
+use crate::run::{Delegation, ProcessLiveness, RunView, Spend};
 use crate::sanitize;
 use crate::state_words::state_key;
 use crate::wire::{ReasonJson, SpendJson, VERSION, seconds};
 
 pub use node::{ChildMerge, StoryNode};
-pub(crate) use node::{files, kept, merge, name, numbered_name, verified_word};
+pub(crate) use node::{files, kept_work, merge, name, numbered_name};
 pub use text::render;
 
 /// The maximum length of a summary.
@@ -36,12 +39,17 @@ pub struct StoryReport {
     pub title: String,
     /// The run that worked on it.
     pub run: Option<RunId>,
-    /// How it ended; absent if it has not.
+    /// How the story ended; absent if it has not.
     pub outcome: Option<Outcome>,
     /// Whether it passes.
     pub passes: bool,
     /// Whether the verify command passed; absent if it was not run.
     pub verified: Option<bool>,
+    /// Whether its work was verified: `passed`, `failed` or `none`.
+    pub verification: Verification,
+    /// What the engine saw of the work of its own agent.
+    #[serde(serialize_with = "receipt")]
+    pub receipt: Receipt,
     /// The verify command; absent if there is none.
     pub verify: Option<String>,
     /// Whether it names a verify command that no person allowed; only in runs of an earlier version.
@@ -80,10 +88,10 @@ pub struct StoryReport {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub earlier: bool,
     /// Tokens and cost of the story's own agent.
-    #[serde(serialize_with = "spent")]
+    #[serde(serialize_with = "serialize_spend")]
     pub own: Spend,
     /// Tokens and cost of the story and everything below it.
-    #[serde(serialize_with = "spent")]
+    #[serde(serialize_with = "serialize_spend")]
     pub inclusive: Spend,
     /// Seconds it took.
     pub elapsed_s: f64,
@@ -113,7 +121,7 @@ pub struct ChildReport {
     pub depth: u64,
     /// Its state.
     pub state: &'static str,
-    /// How it ended; absent if it has not.
+    /// How the story ended; absent if it has not.
     pub outcome: Option<Outcome>,
     /// Why it ended this way, unless it completed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -125,10 +133,10 @@ pub struct ChildReport {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conflicts: Vec<String>,
     /// Tokens and cost of its own agent.
-    #[serde(serialize_with = "spent")]
+    #[serde(serialize_with = "serialize_spend")]
     pub own: Spend,
     /// Tokens and cost of it and everything below it.
-    #[serde(serialize_with = "spent")]
+    #[serde(serialize_with = "serialize_spend")]
     pub inclusive: Spend,
 }
 
@@ -174,8 +182,12 @@ fn total(reports: &[StoryReport]) -> Spend {
     worked_on_now(reports).fold(Spend::default(), |sum, report| sum.plus(&report.inclusive))
 }
 
-fn spent<S: Serializer>(spend: &Spend, serializer: S) -> Result<S::Ok, S::Error> {
+fn serialize_spend<S: Serializer>(spend: &Spend, serializer: S) -> Result<S::Ok, S::Error> {
     SpendJson::from(spend).serialize(serializer)
+}
+
+fn receipt<S: Serializer>(receipt: &Receipt, serializer: S) -> Result<S::Ok, S::Error> {
+    receipt.json().serialize(serializer)
 }
 
 impl StoryReport {
@@ -184,9 +196,9 @@ impl StoryReport {
     pub fn of(view: &RunView) -> Option<Self> {
         let (story, root) = (view.story()?, view.root()?);
         let (work, problem) = root.kept.as_deref().cloned().unwrap_or_default();
-        let outcome = ended(root).map(|own| view.outcome().unwrap_or(own));
+        let outcome = end_outcome(root).map(|own| view.outcome().unwrap_or(own));
         let is_completed = outcome == Some(Outcome::Completed);
-        let passes = is_completed && ended(root) == outcome;
+        let passes = is_completed && end_outcome(root) == outcome;
         let verified = root.checked.map(|(passed, _)| passed);
         // If there is a verify command, it alone decides.
         let is_decided = !story.unallowed && (story.verify.is_none() || verified == Some(true));
@@ -202,7 +214,9 @@ impl StoryReport {
             passes,
             unallowed: story.unallowed,
             verified,
-            verify: story.verify.clone(),
+            verification: Verification::of(root),
+            receipt: Receipt::of(root),
+            verify: story.verify.as_ref().map(|it| it.command.clone()),
             summary: summary(root),
             reason: root.reason.as_ref().filter(|_| !passes).map(Into::into),
             branch: None,
@@ -219,7 +233,7 @@ impl StoryReport {
             earlier: false,
             own: root.own,
             inclusive: root.inclusive,
-            elapsed_s: seconds(view.elapsed(view.latest().at, Liveness::Dead)),
+            elapsed_s: seconds(view.elapsed(view.latest().at, ProcessLiveness::Dead)),
             // The work is complete but may not be verified: there is nothing to resume.
             resume: run
                 .filter(|_| !(passes || story.unallowed && is_completed))
@@ -235,10 +249,12 @@ impl StoryReport {
 }
 
 /// Returns how a node ended, if it has.
-const fn ended(node: &Delegation) -> Option<Outcome> {
+const fn end_outcome(node: &Delegation) -> Option<Outcome> {
     match node.state {
-        State::Ended(outcome) => Some(outcome),
-        State::AwaitingApproval | State::Queued | State::Running => None,
+        DelegationState::Ended(outcome) => Some(outcome),
+        DelegationState::AwaitingApproval | DelegationState::Queued | DelegationState::Running => {
+            None
+        }
     }
 }
 
@@ -255,7 +271,7 @@ fn resume(run: RunId, root: &Delegation) -> Option<String> {
         return flags.map(|flags| format!("adjutant resume {run} {flags}"));
     }
     let can = root.reason.as_ref().is_none_or(|reason| reason.recoverable);
-    let say = if ended(root) == Some(Outcome::Blocked) { " --say \"ANSWER\"" } else { "" };
+    let say = if end_outcome(root) == Some(Outcome::Blocked) { " --say \"ANSWER\"" } else { "" };
     can.then(|| format!("adjutant resume {run}{say}"))
 }
 
@@ -263,8 +279,9 @@ fn resume(run: RunId, root: &Delegation) -> Option<String> {
 /// raises them. A full context is started afresh, unless not even the opening fits.
 fn has_used_up_limits(root: &Delegation) -> bool {
     let code = root.reason.as_ref().map(|reason| reason.code);
-    let code = ended(root).and(code);
-    code == Some(Code::BudgetExceeded) || (code == Some(Code::ContextExhausted) && root.turns <= 1)
+    let code = end_outcome(root).and(code);
+    code == Some(ErrorCode::BudgetExceeded)
+        || (code == Some(ErrorCode::ContextExhausted) && root.turns <= 1)
 }
 
 fn unread_markers(view: &RunView) -> Vec<String> {
@@ -279,8 +296,8 @@ fn child(view: &RunView, node: &Delegation) -> ChildReport {
         label: node.label.to_string(),
         session_id: node.session,
         depth: node.depth - view.root().map_or(0, |root| root.depth),
-        state: state_key(&node.state, Liveness::Dead),
-        outcome: ended(node),
+        state: state_key(&node.state, ProcessLiveness::Dead),
+        outcome: end_outcome(node),
         reason: node.reason.as_ref().map(Into::into),
         work: StoryNode::of(view, node),
         conflicts: clashes.map(|clash| format!("{}: {}", clash.path, clash.what)).collect(),

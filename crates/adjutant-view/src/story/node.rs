@@ -1,11 +1,14 @@
 //! The work of one node of a story, shared by the tree, the status and the report.
+//!
+//! A [`StoryNode`] is that work; [`ChildMerge`] is the result of merging it into the workspace of
+//! its parent.
 
 use adjutant_core::workspace::{ChangedFile, KeptWork};
 use serde::Serialize;
 
 use crate::layout::{bracketed, fit};
 use crate::run::{Delegation, RunView};
-use crate::state_words::counted;
+use crate::state_words::count_with_noun;
 
 /// The maximum width of a story's id, in columns.
 const ID_COLUMNS: usize = 48;
@@ -34,7 +37,7 @@ impl ChildMerge {
     }
 }
 
-/// The work of one node of a story.
+/// What a story, or one delegation of it, changed and cost.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StoryNode {
     /// The story: `US-007`, below it `US-007-DEL-001`.
@@ -68,7 +71,7 @@ impl StoryNode {
     pub fn of(view: &RunView, node: &Delegation) -> Option<Self> {
         let story = view.story()?;
         let id = node.story.clone()?;
-        let kept = kept(node);
+        let kept = kept_work(node);
         let (added, removed) = kept.map(KeptWork::lines).unwrap_or_default();
         let clashes = node.merged.iter().flat_map(|it| &it.0.conflicts);
         Some(Self {
@@ -89,7 +92,7 @@ impl StoryNode {
     pub(crate) fn words(&self) -> Vec<String> {
         let mut words = Vec::new();
         if !self.files_changed.is_empty() {
-            let count = counted(self.files_changed.len(), "file");
+            let count = count_with_noun(self.files_changed.len(), "file");
             words.push(format!("{count} +{} -{}", self.added, self.removed));
         }
         words.extend(self.workspace.map(str::to_owned));
@@ -100,18 +103,18 @@ impl StoryNode {
 }
 
 /// Returns the word for the result of a verify command.
-pub(crate) const fn verified_word(passed: bool) -> &'static str {
+const fn verified_word(passed: bool) -> &'static str {
     if passed { "verified" } else { "verify failed" }
 }
 
 /// Returns the committed work of a node.
-pub(crate) fn kept(node: &Delegation) -> Option<&KeptWork> {
+pub(crate) fn kept_work(node: &Delegation) -> Option<&KeptWork> {
     node.kept.as_deref().map(|(kept, _)| kept)
 }
 
 /// Returns the files that a node changed in its workspace.
 pub(crate) fn files(node: &Delegation) -> &[ChangedFile] {
-    kept(node).map_or(&[], |kept| &kept.files)
+    kept_work(node).map_or(&[], |kept| &kept.files)
 }
 
 /// Returns the result of merging a node's work.

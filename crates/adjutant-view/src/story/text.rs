@@ -3,13 +3,13 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use adjutant_core::{Code, Outcome, State};
+use adjutant_core::{DelegationState, ErrorCode, Outcome};
 
 use super::{ChildMerge, ChildReport, StoryReport, total, worked_on_now};
 use crate::layout::{bracketed, fit, fit_ends, some_of};
 use crate::run::{ESTIMATE_NOTE, Spend};
 use crate::sanitize;
-use crate::state_words::{code_words_of, counted, ended_word, mark};
+use crate::state_words::{code_words_of, count_with_noun, ended_word, mark};
 use crate::time_text::elapsed;
 
 /// The maximum width of an untrusted text within a line, in columns.
@@ -36,9 +36,9 @@ pub fn render(reports: &[StoryReport]) -> String {
         "{} of {}: {} · {}{}",
         passed,
         counted_stories(reports.len()),
-        spent(&total(reports)),
+        spend_text(&total(reports)),
         time(took),
-        before(reports)
+        uncounted_stories_text(reports)
     );
     if total(reports).is_estimated() {
         let _ = writeln!(text, "{ESTIMATE_NOTE}");
@@ -51,16 +51,16 @@ fn counted_stories(count: usize) -> String {
 }
 
 /// Returns how many stories are not included in the spending.
-fn before(reports: &[StoryReport]) -> String {
+fn uncounted_stories_text(reports: &[StoryReport]) -> String {
     match (reports.len() - worked_on_now(reports).count(), reports.len()) {
         (0, _) => String::new(),
         (all, of) if all == of => " (finished earlier, nothing was spent now)".into(),
-        (some, _) => format!(" ({some} finished earlier, not counted)"),
+        (some, _) => format!(" (cost and time without {some} finished earlier)"),
     }
 }
 
 fn story(report: &StoryReport) -> String {
-    let state = report.outcome.map_or(State::Running, State::Ended);
+    let state = report.outcome.map_or(DelegationState::Running, DelegationState::Ended);
     let sign = if report.outcome.is_none() { "!" } else { mark(&state) };
     let id = fit(&report.id, 48);
     let mut text = format!("{sign} {id} {}: {}\n", fit(&report.title, 80), verdict(report));
@@ -72,6 +72,10 @@ fn story(report: &StoryReport) -> String {
     line("summary", &fit(&sanitize::collapsed(&report.summary), columns));
     if let Some(reason) = report.reason.as_ref().filter(|reason| reason.message != report.summary) {
         line("why", &fit_ends(&sanitize::collapsed(&reason.message), TEXT_COLUMNS));
+    }
+    line("receipt", &report.receipt.line());
+    if let Some(files) = report.receipt.check_line() {
+        line("check", &format!("changed files of the check: {files}"));
     }
     line("work", &work(report));
     for file in report.files.iter().take(FILES_NAMED) {
@@ -119,7 +123,7 @@ fn story(report: &StoryReport) -> String {
         if report.resume.is_none() {
             line("", &fit(&sanitize::collapsed(advice), TEXT_COLUMNS));
         }
-        if reason.is_some_and(|reason| reason.code == Code::ContextExhausted.as_str()) {
+        if reason.is_some_and(|reason| reason.code == ErrorCode::ContextExhausted.as_str()) {
             line("", "To raise the limit, add --set context_tokens=N.");
         }
     }
@@ -159,20 +163,20 @@ fn verdict(report: &StoryReport) -> String {
 
 /// Returns whether the story ended because of its verify command, so that the result applies to its work.
 fn is_of_check(report: &StoryReport) -> bool {
-    report.reason.as_ref().is_none_or(|reason| reason.code == Code::BuildError.as_str())
+    report.reason.as_ref().is_none_or(|reason| reason.code == ErrorCode::BuildError.as_str())
 }
 
 fn work(report: &StoryReport) -> String {
     if let Some(problem) = &report.problem {
         return format!(
-            "could not be kept and is still in its workspace: {}",
+            "could not be committed and is still in its workspace: {}",
             fit_ends(problem, TEXT_COLUMNS)
         );
     }
     let Some(reference) = &report.reference else { return "nothing was changed".into() };
     format!(
         "{}, +{} -{}, in {}",
-        counted(report.files.len(), "file"),
+        count_with_noun(report.files.len(), "file"),
         report.added,
         report.removed,
         fit(reference, 120)
@@ -180,7 +184,7 @@ fn work(report: &StoryReport) -> String {
 }
 
 fn child_words(child: &ChildReport) -> String {
-    let state = child.outcome.map_or(State::Running, State::Ended);
+    let state = child.outcome.map_or(DelegationState::Running, DelegationState::Ended);
     let sign = if child.outcome.is_none() { "!" } else { mark(&state) };
     let indent = "  ".repeat(usize::try_from(child.depth.saturating_sub(1)).unwrap_or(0).min(8));
     let id = child.id.as_ref().map(|id| format!("{} ", fit(id, 48))).unwrap_or_default();
@@ -220,7 +224,7 @@ fn money(own: &Spend, all: &Spend) -> String {
     format!("{money} ({own_money} own)")
 }
 
-fn spent(spend: &Spend) -> String {
+fn spend_text(spend: &Spend) -> String {
     format!("{} · {}", spend.tokens_full(), spend.money())
 }
 

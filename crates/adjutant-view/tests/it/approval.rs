@@ -1,7 +1,7 @@
 //! Requirement 43, D21 and DESIGN §5 Approval: the question that a person is asked.
 
 use adjutant_core::{
-    Code, ContextFile, ContextFileStatus, Event, Preset, Rights, ToolSet, WriteScope,
+    ContextFile, ContextFileStatus, ErrorCode, Event, Preset, Rights, ToolSet, WriteScope,
 };
 use adjutant_view::approval::{ApprovalQuestion, Risk, domain_question};
 
@@ -32,6 +32,36 @@ fn the_heading_counts_subagents_correctly() {
 }
 
 #[test]
+fn tools_are_shown_if_a_task_may_run_commands() {
+    let mut h = History::new();
+    let mut grant = h.grant(root(), "fix", "make the tests pass");
+    h.push(Event::Granted(Box::new(grant.clone())));
+    let tools = Some("cargo 1.95, python 3.11");
+    let reads = question(&h).with_commands_see(tools);
+    assert!(!reads.text(100).contains("Commands see"));
+    assert!(reads.json() == question(&h).json());
+    let mut h = History::new();
+    grant.rights.tools = ToolSet::new(["Read", "Run"]);
+    grant.rights.writes = WriteScope::Own;
+    h.push(Event::Granted(Box::new(grant)));
+    let writes = question(&h).with_commands_see(tools);
+    insta::assert_snapshot!(writes.text(100), @"
+    Spawn 1 subagent (risk: high)
+
+      [fix]  make the tests pass
+
+    Tools         Read, Run; no network; writes anywhere in a workspace of its own
+    Commands see  cargo 1.95, python 3.11
+    Model         acme/large
+    Worst case    5,000,000 tokens, $5.00, no time limit
+    Budget        5,000,000 tokens per subagent; 20,000,000 tokens and $5.00 for the whole run
+    Parallel      2 at a time
+    ");
+    let json = serde_json::to_value(writes.json()).unwrap();
+    assert_eq!(json["commands_see"], "cargo 1.95, python 3.11");
+}
+
+#[test]
 fn the_full_question_shows_everything_at_stake() {
     let mut h = History::new();
     let mut first = h.grant(root(), "security", "scan for vulnerabilities in src/auth.rs");
@@ -50,7 +80,7 @@ fn the_full_question_shows_everything_at_stake() {
         2,
         "deeper",
         reason(
-            Code::MaxDepthExceeded,
+            ErrorCode::MaxDepthExceeded,
             "ERROR: Delegation depth limit (1) reached.\n\nMore.",
             "Do it here.",
         ),

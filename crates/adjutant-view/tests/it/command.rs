@@ -3,14 +3,15 @@
 use adjutant_core::assignment::UpdateTrigger;
 use adjutant_core::policy::Operation;
 use adjutant_core::{
-    AgentName, Assignment, Code, Event, Grant, Outcome, Preset, SessionId, TaskListUpdate,
+    AgentName, ErrorCode, Event, Grant, Outcome, Preset, SessionId, SlashCommandAssignment,
+    TaskListUpdate,
 };
 use adjutant_formats::contract::{
     Artifact, ArtifactKind, MetadataSource, RequiredArtifacts, Return, ReturnContract,
     ReturnFinding, ReturnStatus, unchecked, validate,
 };
 use adjutant_formats::task::{self, TaskStatus};
-use adjutant_view::Liveness;
+use adjutant_view::ProcessLiveness;
 use adjutant_view::errors::of_run;
 use adjutant_view::results::{command_end, command_head, standard};
 use adjutant_view::status::{ContentRetention, ObservedRun, detail_json};
@@ -24,10 +25,10 @@ pub(crate) fn begun() -> History {
     if let Event::RunStarted { policy, .. } = &mut h.records[0].1 {
         **policy = Preset::Command.policy();
     }
-    h.push(Event::Assigned(Box::new(Assignment {
+    h.push(Event::Assigned(Box::new(SlashCommandAssignment {
         tasks: vec![7, 8],
         agent: Some("researcher".into()),
-        ..Assignment::new("research", Operation::Research)
+        ..SlashCommandAssignment::new("research", Operation::Research)
     })));
     h
 }
@@ -102,7 +103,7 @@ pub(crate) fn through_all_stages() -> History {
     let mut h = begun();
     let session = works_on(&mut h, 1, Some(7));
     let errors = vec![ReturnFinding {
-        code: Code::ValidationFailed,
+        code: ErrorCode::ValidationFailed,
         field: "status".into(),
         message: "Invalid status: done".into(),
     }];
@@ -115,17 +116,17 @@ pub(crate) fn through_all_stages() -> History {
 }
 
 #[test]
-fn requirement_39_a_live_delegation_says_its_command_its_task_and_its_whole_path() {
+fn requirement_39_a_live_delegation_shows_its_command_task_and_whole_path() {
     let mut h = begun();
     let session = works_on(&mut h, 1, Some(7));
     let below = h.grant(session, "helper", "Count.");
     h.push(Event::Granted(Box::new(below)));
-    h.refuse(2, 0, "planner", reason(Code::MaxDelegationsExceeded, "Too many.", "Fewer."));
+    h.refuse(2, 0, "planner", reason(ErrorCode::MaxDelegationsExceeded, "Too many.", "Fewer."));
     let view = h.view();
     let (now, program) = (h.at(), "adjutant");
     let look = ObservedRun {
         view: &view,
-        liveness: Liveness::Alive,
+        liveness: ProcessLiveness::Alive,
         now,
         content: ContentRetention::Kept,
         program,
@@ -149,7 +150,7 @@ fn requirement_39_a_live_delegation_says_its_command_its_task_and_its_whole_path
             let metadata = serde_json::to_value(returned.metadata).unwrap();
             assert_eq!(metadata["delegation_path"], path);
         }
-        for error in of_run(&view, Liveness::Alive) {
+        for error in of_run(&view, ProcessLiveness::Alive) {
             if error.context.session_id == delegation.session {
                 assert_eq!(json!(error.trajectory.delegation_path), path);
             }
@@ -158,7 +159,7 @@ fn requirement_39_a_live_delegation_says_its_command_its_task_and_its_whole_path
 }
 
 #[test]
-fn requirement_40_five_stages_are_told_in_order_with_what_came_out() {
+fn requirement_40_five_stages_are_logged_in_order_with_their_outcome() {
     assert_eq!(
         stages(&through_all_stages()),
         [
@@ -174,18 +175,18 @@ fn requirement_40_five_stages_are_told_in_order_with_what_came_out() {
 }
 
 #[test]
-fn requirement_40_a_fault_in_each_stage_is_a_fault_of_that_stage() {
-    let ends = |code: Code| {
+fn requirement_40_each_error_code_is_logged_in_its_stage() {
+    let ends = |code: ErrorCode| {
         let mut h = begun();
         let session = works_on(&mut h, 1, None);
         h.end(session, Outcome::Failed, Some(reason(code, "It went wrong.", "Mend it.")));
         stages(&h).pop().unwrap()
     };
-    assert_eq!(ends(Code::ProviderError), "invoke false provider_error");
-    assert_eq!(ends(Code::Timeout), "receive false timeout");
-    assert_eq!(ends(Code::ValidationFailed), "validate false validation_failed");
+    assert_eq!(ends(ErrorCode::ProviderError), "invoke false provider_error");
+    assert_eq!(ends(ErrorCode::Timeout), "receive false timeout");
+    assert_eq!(ends(ErrorCode::ValidationFailed), "validate false validation_failed");
     let mut h = begun();
-    h.refuse(1, 0, "researcher", reason(Code::CycleDetected, "Cycle detected", "Do not."));
+    h.refuse(1, 0, "researcher", reason(ErrorCode::CycleDetected, "Cycle detected", "Do not."));
     assert_eq!(stages(&h), ["prepare false cycle_detected"]);
     let mut h = begun();
     let session = works_on(&mut h, 1, Some(7));
@@ -196,16 +197,20 @@ fn requirement_40_a_fault_in_each_stage_is_a_fault_of_that_stage() {
 }
 
 #[test]
-fn section_10_what_a_command_came_to_is_said_for_each_task_with_the_way_on() {
+fn section_10_the_report_of_a_command_has_outcome_and_next_step_of_each_task() {
     let mut h = begun();
     let seven = works_on(&mut h, 1, Some(7));
     hands_back(&mut h, seven, ReturnStatus::Completed);
     h.end(seven, Outcome::Completed, None);
     marked(&mut h, seven, 7, TaskStatus::Researched, None);
     let eight = works_on(&mut h, 2, Some(8));
-    h.end(eight, Outcome::Failed, Some(reason(Code::ProviderError, "It is down.", "Try later.")));
+    h.end(
+        eight,
+        Outcome::Failed,
+        Some(reason(ErrorCode::ProviderError, "It is down.", "Try later.")),
+    );
     let again = works_on(&mut h, 3, Some(8));
-    let timeout = reason(Code::Timeout, "Timed out after 3600 s.", "Resume it.");
+    let timeout = reason(ErrorCode::Timeout, "Timed out after 3600 s.", "Resume it.");
     h.end(again, Outcome::Partial, Some(timeout));
     let view = h.view();
     assert_eq!(command_head(&view).unwrap(), "Task: 7, 8");
@@ -225,7 +230,7 @@ fn section_10_what_a_command_came_to_is_said_for_each_task_with_the_way_on() {
         h.end(session, outcome, Some(why));
         command_end(&h.view(), "adjutant").unwrap()
     };
-    let question = reason(Code::UnknownError, "Which of the two?", "Say which.");
+    let question = reason(ErrorCode::UnknownError, "Which of the two?", "Say which.");
     insta::assert_snapshot!(of(Outcome::Blocked, question), @r#"
     Task: 7
     Status: Blocked
@@ -234,7 +239,7 @@ fn section_10_what_a_command_came_to_is_said_for_each_task_with_the_way_on() {
 
     Task 8: nothing was done
     "#);
-    let soft = reason(Code::ProviderError, "It is down.", "Try later.");
+    let soft = reason(ErrorCode::ProviderError, "It is down.", "Try later.");
     insta::assert_snapshot!(of(Outcome::Failed, soft.clone()), @r"
     Task: 7
     Status: Failed
@@ -245,7 +250,7 @@ fn section_10_what_a_command_came_to_is_said_for_each_task_with_the_way_on() {
 
     Task 8: nothing was done
     ");
-    let hard = adjutant_core::Reason { recoverable: false, ..soft };
+    let hard = adjutant_core::OutcomeReason { recoverable: false, ..soft };
     insta::assert_snapshot!(of(Outcome::Failed, hard), @r"
     Task: 7
     Status: Failed
@@ -268,6 +273,7 @@ fn every_end_has_a_valid_standard_return() {
             artifacts: RequiredArtifacts::Nothing,
             kind: None,
             metadata: MetadataSource::Claimed,
+            observed: None,
         };
         let verdict = validate(&value, &contract, &unchecked);
         assert!(verdict.valid, "{:?}", verdict.errors);
@@ -281,7 +287,7 @@ fn every_end_has_a_valid_standard_return() {
     ] {
         let mut h = begun();
         let session = works_on(&mut h, 1, Some(7));
-        let why = reason(Code::Internal, &"long ".repeat(1_000), "Look.");
+        let why = reason(ErrorCode::Internal, &"long ".repeat(1_000), "Look.");
         h.end(session, outcome, Some(why));
         assert_eq!(accepted(&h, session), status);
         let mut h = begun();
@@ -290,7 +296,7 @@ fn every_end_has_a_valid_standard_return() {
         assert_eq!(accepted(&h, session), status);
     }
     let mut h = begun();
-    let session = h.refuse(1, 0, "x", reason(Code::CycleDetected, "Cycle", "Do not."));
+    let session = h.refuse(1, 0, "x", reason(ErrorCode::CycleDetected, "Cycle", "Do not."));
     assert_eq!(accepted(&h, session), ReturnStatus::Failed);
     assert_eq!(h.view().run(), Some(run_id()));
 }

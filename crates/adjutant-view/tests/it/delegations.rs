@@ -1,7 +1,7 @@
 //! Requirement 60: the log of delegations.
 
 use adjutant_core::refusal::TimeBound;
-use adjutant_core::{Code, Event, Outcome};
+use adjutant_core::{ErrorCode, Event, Outcome};
 use adjutant_view::{RunView, delegations};
 
 use crate::history::{History, finished, reason, root, tokens};
@@ -38,9 +38,9 @@ fn every_end_has_one_of_four_words() {
     let (mut h, _) = finished();
     let [late, stopped] = h.call([("late", "x"), ("stopped", "x")]);
     h.start(late);
-    h.end(late, Outcome::Partial, Some(reason(Code::Timeout, "Time is up.", "More time.")));
+    h.end(late, Outcome::Partial, Some(reason(ErrorCode::Timeout, "Time is up.", "More time.")));
     h.start(stopped);
-    h.end(stopped, Outcome::Cancelled, Some(reason(Code::Cancelled, "Stop.", "Again.")));
+    h.end(stopped, Outcome::Cancelled, Some(reason(ErrorCode::Cancelled, "Stop.", "Again.")));
     let said: Vec<String> = lines(&h)
         .iter()
         .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
@@ -70,7 +70,7 @@ fn time_before_a_resume_counts() {
     h.start(other);
     h.wait(2_000);
     h.reply(child, "half", vec![], tokens(100, 10));
-    h.end(child, Outcome::Partial, Some(reason(Code::Timeout, "Timed out.", "Go on.")));
+    h.end(child, Outcome::Partial, Some(reason(ErrorCode::Timeout, "Timed out.", "Go on.")));
     h.wait(10_000);
     h.push(Event::Reopened(Box::new(adjutant_core::event::Reopening {
         session: child,
@@ -98,7 +98,7 @@ fn requirement_60_a_story_is_logged_with_its_workspace_and_its_files() {
     let deep = child(&mut h, jwt, "US-007-DEL-001-DEL-001", "Sign tokens");
     let files =
         vec![file("lib/jwt.py", "added", (9, 0)), file("tests/test_jwt.py", "added", (5, 0))];
-    let late = Some(reason(Code::Timeout, "Time is up.", "More time."));
+    let late = Some(reason(ErrorCode::Timeout, "Time is up.", "More time."));
     finish(&mut h, deep, "half", vec![], (Outcome::Partial, late));
     finish(&mut h, jwt, "done", files, (Outcome::Completed, None));
     insta::assert_snapshot!(lines(&h).join("\n"), @r#"
@@ -115,7 +115,7 @@ fn without_a_workspace_no_start_is_logged() {
     let mut h = story(None, "[delegate:x:1]");
     let one = child(&mut h, root(), "US-007-DEL-001", "x");
     h.records.pop();
-    h.end(one, Outcome::Failed, Some(reason(Code::ToolUnavailable, "No.", "Prune.")));
+    h.end(one, Outcome::Failed, Some(reason(ErrorCode::ToolUnavailable, "No.", "Prune.")));
     let said = lines(&h);
     assert_eq!(said.len(), 1, "{said:?}");
     let line: serde_json::Value = serde_json::from_str(&said[0]).unwrap();

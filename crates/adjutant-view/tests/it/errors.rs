@@ -1,16 +1,16 @@
 //! Requirement 38: errors with context, trajectory and recovery.
 
-use adjutant_core::{Code, Event, ModelErrorKind, Outcome};
+use adjutant_core::{ErrorCode, Event, ModelErrorKind, Outcome};
 use adjutant_formats::contract::Return;
 use adjutant_view::errors::{ErrorJson, ErrorsJson, of_run, render};
 use adjutant_view::wire::pretty;
-use adjutant_view::{Liveness, Palette};
+use adjutant_view::{Palette, ProcessLiveness};
 use serde_json::json;
 
 use crate::history::{History, finished, reason};
 
 fn errors(h: &History) -> Vec<ErrorJson> {
-    of_run(&h.view(), Liveness::Dead)
+    of_run(&h.view(), ProcessLiveness::Dead)
 }
 
 #[test]
@@ -56,8 +56,8 @@ fn requirement_38_an_error_has_the_fields_of_errors_json() {
 fn each_failed_end_is_one_error() {
     let (mut h, _) = finished();
     let [stopped, denied] = h.call([("stopped", "x"), ("denied", "x")]);
-    h.end(stopped, Outcome::Cancelled, Some(reason(Code::Cancelled, "Cancelled.", "Again.")));
-    h.end(denied, Outcome::Refused, Some(reason(Code::ApprovalDenied, "No.", "Ask.")));
+    h.end(stopped, Outcome::Cancelled, Some(reason(ErrorCode::Cancelled, "Cancelled.", "Again.")));
+    h.end(denied, Outcome::Refused, Some(reason(ErrorCode::ApprovalDenied, "No.", "Ask.")));
     let said: Vec<String> = errors(&h)
         .iter()
         .map(|error| {
@@ -93,7 +93,7 @@ fn failed_with_three_errors() -> History {
     .unwrap();
     let returned = Some(Box::new(returned));
     h.push(Event::Judged { session, call: Some(0), returned, errors: vec![], warnings: vec![] });
-    let mut why = reason(Code::UnknownError, "there is no lake", "Look at LAKE_MISSING.");
+    let mut why = reason(ErrorCode::UnknownError, "there is no lake", "Look at LAKE_MISSING.");
     why.recoverable = false;
     h.end(session, Outcome::Failed, Some(why));
     h
@@ -169,7 +169,7 @@ fn unfinished_work_of_a_dead_run_is_an_error_until_it_is_resumed() {
         ("INTERRUPTED", "correctness")
     );
     assert!(interrupted.recovery.suggested_action.contains("adjutant resume run_"));
-    assert_eq!(of_run(&h.view(), Liveness::Alive).len(), left.len() - 1);
+    assert_eq!(of_run(&h.view(), ProcessLiveness::Alive).len(), left.len() - 1);
     h.push(Event::ErrorFixed { id: interrupted.id.clone() });
     assert!(!errors(&h).last().unwrap().is_unfixed(), "its id is the same after the tick");
 }
@@ -184,7 +184,7 @@ fn a_rejected_api_key_is_not_auto_recoverable() {
         let [child] = h.call([("one", "look")]);
         h.start(child);
         h.fail(child, kind, None);
-        let why = reason(Code::ProviderError, "it said no", "Check the key of this provider.");
+        let why = reason(ErrorCode::ProviderError, "it said no", "Check the key of this provider.");
         h.end(child, Outcome::Failed, Some(why));
         let errors = errors(&h);
         assert_eq!(errors[0].recovery.auto_recoverable, expected, "{kind:?}");

@@ -1,6 +1,6 @@
 //! Requirement 52: the progress events of seed 001 §12 and our additions.
 
-use adjutant_core::{Code, Event, Outcome, Timestamp};
+use adjutant_core::{ErrorCode, Event, Outcome, Timestamp};
 use adjutant_view::RunView;
 
 use crate::history::{History, finished, reason, root, wire_events};
@@ -59,7 +59,7 @@ fn an_approval_is_asked_and_denied_and_its_tasks_complete_as_errors() {
     h.end(
         session,
         Outcome::Refused,
-        Some(reason(Code::ApprovalDenied, "Not approved: no.", "Add --yes.")),
+        Some(reason(ErrorCode::ApprovalDenied, "Not approved: no.", "Add --yes.")),
     );
     insta::assert_snapshot!(stream(&h), @r#"
     {"v":1,"at_ms":0,"session_id":"sess_1738326896_aaaaaa","event":"run_started","run":"run_1738326896_aaaaaa","agent":"delegate","goal":"Review the tree"}
@@ -90,7 +90,7 @@ fn the_outcomes_of_run_ended_equal_those_of_status() {
     h.start(child);
     h.end(child, Outcome::Completed, None);
     h.start(other);
-    h.end(other, Outcome::Failed, Some(reason(Code::ProviderError, "gone", "Try again.")));
+    h.end(other, Outcome::Failed, Some(reason(ErrorCode::ProviderError, "gone", "Try again.")));
     h.end(parent, Outcome::Partial, None);
     h.end_run(Outcome::Partial);
     let ended: serde_json::Value =
@@ -98,7 +98,7 @@ fn the_outcomes_of_run_ended_equal_those_of_status() {
     let view = h.view();
     let look = adjutant_view::status::ObservedRun {
         view: &view,
-        liveness: adjutant_view::Liveness::Dead,
+        liveness: adjutant_view::ProcessLiveness::Dead,
         now: Timestamp::ZERO,
         content: adjutant_view::status::ContentRetention::Kept,
         program: "adjutant",

@@ -3,9 +3,9 @@
 use adjutant_core::budget::{BudgetAmount, Reservation, Settlement};
 use adjutant_core::refusal::TimeBound;
 use adjutant_core::{
-    AgentName, AttemptError, Brief, Code, Event, Grant, Label, ModelErrorKind, ModelSpec, Outcome,
-    Preset, Price, Reason, Rights, RunId, SessionId, StopReason, Timestamp, ToolCall, ToolOutput,
-    ToolSet, Usage, Usd,
+    AgentName, AttemptError, Brief, ErrorCode, Event, Grant, Label, ModelErrorKind, ModelSpec,
+    Outcome, OutcomeReason, Preset, Price, Rights, RunId, SessionId, StopReason, Timestamp,
+    ToolCall, ToolOutput, ToolSet, Usage, Usd,
 };
 use adjutant_view::events::{WireEvent, translate};
 use adjutant_view::{RunView, TimedEvent};
@@ -40,8 +40,8 @@ pub(crate) fn label(text: &str) -> Label {
     serde_json::from_value(Value::String(text.into())).unwrap()
 }
 
-pub(crate) fn reason(code: Code, message: &str, recommendation: &str) -> Reason {
-    Reason {
+pub(crate) fn reason(code: ErrorCode, message: &str, recommendation: &str) -> OutcomeReason {
+    OutcomeReason {
         code,
         message: message.into(),
         recommendation: recommendation.into(),
@@ -49,9 +49,9 @@ pub(crate) fn reason(code: Code, message: &str, recommendation: &str) -> Reason 
     }
 }
 
-pub(crate) fn exhausted() -> Reason {
+pub(crate) fn exhausted() -> OutcomeReason {
     reason(
-        Code::ContextExhausted,
+        ErrorCode::ContextExhausted,
         "The context was exhausted: 199,000 of 200,000 tokens.",
         "Split the task, or use a model with a larger window.",
     )
@@ -192,7 +192,7 @@ impl History {
         call: u32,
         index: u32,
         name: &str,
-        reason: Reason,
+        reason: OutcomeReason,
     ) -> SessionId {
         let session = self.session();
         self.push(Event::Refused {
@@ -293,7 +293,12 @@ impl History {
         self.tool(session, "Read", json!({ "path": path }), output);
     }
 
-    pub(crate) fn end(&mut self, session: SessionId, outcome: Outcome, reason: Option<Reason>) {
+    pub(crate) fn end(
+        &mut self,
+        session: SessionId,
+        outcome: Outcome,
+        reason: Option<OutcomeReason>,
+    ) {
         self.push(Event::Ended { session, outcome, reason });
     }
 
@@ -344,7 +349,7 @@ pub(crate) fn finished() -> (History, [SessionId; 3]) {
     h.push(Event::ToolReturned { session: sessions[1], call: 0, output });
     h.fail(sessions[1], ModelErrorKind::Overloaded, None);
     let why = reason(
-        Code::ProviderError,
+        ErrorCode::ProviderError,
         "provider overloaded: try later",
         "Try again later, or use another model.",
     );

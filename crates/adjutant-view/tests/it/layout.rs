@@ -1,6 +1,6 @@
 //! Layout counts terminal columns.
 
-use adjutant_view::layout::{bracketed, columns, cut, excerpt, fit, fit_ends, padded, width};
+use adjutant_view::layout::{bracketed, columns, cut, excerpt, fit, fit_ends, pad_right, width};
 use proptest::prelude::*;
 
 #[test]
@@ -70,6 +70,6 @@ proptest! {
 
     #[test]
     fn padding_reaches_the_column(text in "[a-z日本]{0,8}") {
-        prop_assert_eq!(width(&padded(&text, 20)), 20);
+        prop_assert_eq!(width(&pad_right(&text, 20)), 20);
     }
 }

@@ -1,6 +1,6 @@
 //! The journal as text.
 
-use adjutant_core::{Code, Event, ModelErrorKind, Outcome, ToldReason};
+use adjutant_core::{AddedMessageReason, ErrorCode, Event, ModelErrorKind, Outcome};
 use adjutant_view::log::render;
 
 use crate::history::{HOSTILE, History, finished};
@@ -51,7 +51,7 @@ fn a_backtrace_is_indented_below_its_crash() {
     h.fail(a, ModelErrorKind::RateLimited, Some(500));
     h.push(Event::Told {
         session: a,
-        nudge: ToldReason::LastCall(Code::BudgetExceeded),
+        nudge: AddedMessageReason::LastCall(ErrorCode::BudgetExceeded),
         text: "now".into(),
     });
     h.push(Event::Crashed {

@@ -1,10 +1,12 @@
 //! Requirement 52: what each subagent is doing, as display and as lines.
 
-use adjutant_core::{Code, Event, Grant, ModelErrorKind, Outcome, Preset, Timestamp, ToldReason};
+use adjutant_core::{
+    AddedMessageReason, ErrorCode, Event, Grant, ModelErrorKind, Outcome, Preset, Timestamp,
+};
 use adjutant_formats::contract::ReturnFinding;
 use adjutant_view::layout::width;
 use adjutant_view::progress::{ProgressFrame, line, total};
-use adjutant_view::{Liveness, Palette, RunView};
+use adjutant_view::{Palette, ProcessLiveness, RunView};
 use serde_json::json;
 
 use crate::history::{HOSTILE, History, call, finished, root, three, tokens};
@@ -241,7 +243,7 @@ fn lines_report_retries_nudges_denials_crashes_and_late_results() {
     h.fail(session, ModelErrorKind::Network, Some(500));
     h.push(Event::Told {
         session,
-        nudge: ToldReason::LastCall(Code::ContextExhausted),
+        nudge: AddedMessageReason::LastCall(ErrorCode::ContextExhausted),
         text: "now".into(),
     });
     h.reply(session, "", vec![call(HOSTILE, json!({}))], tokens(10, 1));
@@ -311,7 +313,7 @@ fn a_rejected_return_is_one_line_with_the_reason() {
     let [session] = h.call([("a", "x")]);
     h.start(session);
     let complaint = |message: &str| ReturnFinding {
-        code: Code::ValidationFailed,
+        code: ErrorCode::ValidationFailed,
         field: "status".into(),
         message: message.into(),
     };
@@ -321,7 +323,7 @@ fn a_rejected_return_is_one_line_with_the_reason() {
         h.push(Event::Judged { session, call, returned: None, errors, warnings });
         if call.is_none() {
             let text = "Your return was not accepted.".into();
-            h.push(Event::Told { session, nudge: ToldReason::Repair, text });
+            h.push(Event::Told { session, nudge: AddedMessageReason::Repair, text });
         }
     };
     judged(None, "Invalid status: done");
@@ -350,9 +352,9 @@ fn the_time_a_run_waits_for_a_person_is_shown_separately() {
     let (hash, expires) = ("0".repeat(64), Timestamp::from_millis(900_000));
     h.push(Event::ApprovalAsked { parent: root(), call: 1, hash: hash.clone(), expires });
     h.wait(100_000);
-    assert_eq!(time(&h, Liveness::Alive), "0.0s at work, 1m 40s waiting for a person");
+    assert_eq!(time(&h, ProcessLiveness::Alive), "0.0s at work, 1m 40s waiting for a person");
     // A run whose process is gone waits for no answer.
-    assert_eq!(time(&h, Liveness::Dead), "0.0s");
+    assert_eq!(time(&h, ProcessLiveness::Dead), "0.0s");
     h.push(Event::Approved { hash, parent: root() });
     h.start(child);
     h.reserve(child, 1);
@@ -361,9 +363,9 @@ fn the_time_a_run_waits_for_a_person_is_shown_separately() {
     let open = Event::ApprovalAsked { parent: child, call: 1, hash: "1".repeat(64), expires };
     h.push(open);
     h.wait(5_000);
-    assert_eq!(time(&h, Liveness::Alive), "25s at work, 1m 40s waiting for a person");
+    assert_eq!(time(&h, ProcessLiveness::Alive), "25s at work, 1m 40s waiting for a person");
     h.end(child, Outcome::Completed, None);
     h.end_run(Outcome::Completed);
     h.wait(60_000);
-    assert_eq!(time(&h, Liveness::Dead), "25s at work, 1m 40s waiting for a person");
+    assert_eq!(time(&h, ProcessLiveness::Dead), "25s at work, 1m 40s waiting for a person");
 }

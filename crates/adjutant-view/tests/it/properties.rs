@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use adjutant_core::story::StoryAssignment;
 use adjutant_core::story::VerifyResult;
 use adjutant_core::tree::EffectsInFlight;
-use adjutant_core::workspace::{MergedWork, OwnWorkspaceKind};
+use adjutant_core::verify::VerifyFacts;
+use adjutant_core::workspace::{MergedWork, WorkspaceKind};
 use adjutant_core::{
     AgentName, AttemptError, Brief, Command, Effect, Event, ModelErrorKind, ModelReply, Outcome,
     Preset, RequestedTask, SessionId, StopReason, Timestamp, ToolOutput, Tree, Usage, Usd,
@@ -14,7 +15,7 @@ use adjutant_view::progress::ProgressFrame;
 use adjutant_view::results::{CallResults, ResultOptions};
 use adjutant_view::story::StoryReport;
 use adjutant_view::transcript::Transcript;
-use adjutant_view::{Liveness, Palette, RunView, TimedEvent, cost, log, tree};
+use adjutant_view::{Palette, ProcessLiveness, RunView, TimedEvent, cost, log, tree};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -206,14 +207,14 @@ impl Driver {
             Effect::AskDomain { host, .. } => self.submit(Command::AllowDomain { host }),
             // No agent here may write.
             Effect::PrepareWrite { .. } | Effect::Write { .. } => {}
-            Effect::MakeSpace { session, .. } => {
-                let made = Ok(crate::story::space(OwnWorkspaceKind::Overlay, "x"));
-                self.submit(Command::TakeSpace { session, made });
+            Effect::MakeWorkspace { session, .. } => {
+                let made = Ok(crate::story::space(WorkspaceKind::Overlay, "x"));
+                self.submit(Command::TakeWorkspace { session, made });
             }
-            Effect::KeepSpace { session, .. } => {
+            Effect::CommitWork { session, .. } => {
                 let files = vec![crate::story::file("a", "added", (1, 0))];
                 let kept = Ok(crate::story::work(session, files));
-                self.submit(Command::KeepSpace { session, kept });
+                self.submit(Command::TakeKeptWork { session, kept });
             }
             Effect::Markers { session, turn, markers } => {
                 let tasks = self.tasks(markers.tasks.into_iter().map(|it| it.description));
@@ -231,9 +232,14 @@ impl Driver {
             Effect::Check { session, .. } => {
                 let passed = pick.is_multiple_of(3);
                 let check = if passed { VerifyResult::Passed } else { VerifyResult::Failed };
-                self.submit(Command::TakeCheck { session, check, text: "ran".into() });
+                self.submit(Command::TakeCheck {
+                    session,
+                    check,
+                    text: "ran".into(),
+                    facts: VerifyFacts::default(),
+                });
             }
-            Effect::HandUp { .. } => {
+            Effect::ReturnResults { .. } => {
                 let waits: Vec<(SessionId, u32)> =
                     self.tree.nodes().map(|node| (node.session, node.turn)).collect();
                 for (session, turn) in waits {
@@ -246,10 +252,16 @@ impl Driver {
             }
             Effect::Verify { session, .. } => {
                 let (text, artifacts) = (DONE.to_owned(), Vec::new());
-                self.submit(Command::Conclude { session, call: None, text, artifacts });
+                self.submit(Command::Conclude {
+                    session,
+                    call: None,
+                    text,
+                    artifacts,
+                    changed: None,
+                });
             }
             Effect::Delegate { .. }
-            | Effect::Mark { .. }
+            | Effect::UpdateTaskList { .. }
             | Effect::StopModel { .. }
             | Effect::Stop { .. }
             | Effect::Close => {}
@@ -333,7 +345,7 @@ proptest! {
         let frame = ProgressFrame { width: 60, height: Some(10), now, palette: Palette::Plain };
         prop_assert!(frame.render(&view).lines().count() <= 10);
         prop_assert!(!results.markdown(&ResultOptions::default()).is_empty());
-        prop_assert!(!tree::render(&view, now, Liveness::Dead, Palette::Ansi).is_empty());
+        prop_assert!(!tree::render(&view, now, ProcessLiveness::Dead, Palette::Ansi).is_empty());
         prop_assert_eq!(log::render(driver.entries()).lines().count(), driver.records.len());
         let mut completed: BTreeMap<Option<SessionId>, usize> = BTreeMap::new();
         for event in wire_events(driver.entries()) {
@@ -345,7 +357,7 @@ proptest! {
         prop_assert_eq!(completed.len(), ended);
         prop_assert!(completed.values().all(|count| *count == 1));
         for node in view.delegations() {
-            let transcript = Transcript::of(driver.entries(), node.session, Liveness::Alive);
+            let transcript = Transcript::of(driver.entries(), node.session, ProcessLiveness::Alive);
             prop_assert!(transcript.is_some());
         }
     }

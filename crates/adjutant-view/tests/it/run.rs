@@ -1,6 +1,6 @@
 //! The fold of a run.
 
-use adjutant_core::{Code, Event, Outcome, State, Timestamp, ToolOutput};
+use adjutant_core::{DelegationState, ErrorCode, Event, Outcome, Timestamp, ToolOutput};
 use adjutant_view::run::Activity;
 use adjutant_view::{OutcomeCounts, RunView};
 use serde_json::json;
@@ -71,11 +71,11 @@ fn an_approval_affects_only_its_call() {
         let expires = Timestamp::from_millis(900_000);
         h.push(Event::ApprovalAsked { parent: root(), call, hash: call.to_string(), expires });
     }
-    assert_eq!(h.view().state(), State::AwaitingApproval);
+    assert_eq!(h.view().state(), DelegationState::AwaitingApproval);
     h.push(Event::Approved { hash: "1".into(), parent: root() });
     let view = h.view();
-    assert_eq!(view.delegation(sessions[0]).unwrap().state, State::Queued);
-    assert_eq!(view.delegation(sessions[1]).unwrap().state, State::AwaitingApproval);
+    assert_eq!(view.delegation(sessions[0]).unwrap().state, DelegationState::Queued);
+    assert_eq!(view.delegation(sessions[1]).unwrap().state, DelegationState::AwaitingApproval);
     assert_eq!(view.approvals().len(), 1);
 }
 
@@ -146,11 +146,11 @@ fn a_history_without_its_start_does_not_panic() {
 fn a_late_result_is_stored_and_changes_no_outcome() {
     let mut h = History::new();
     let [a] = h.call([("a", "x")]);
-    h.end(a, Outcome::Partial, Some(reason(Code::Timeout, "m", "r")));
+    h.end(a, Outcome::Partial, Some(reason(ErrorCode::Timeout, "m", "r")));
     h.push(Event::Late { session: a, what: "reply".into(), text: "y".repeat(10_000) });
     let view = h.view();
     let delegation = view.delegation(a).unwrap();
-    assert_eq!(delegation.state, State::Ended(Outcome::Partial));
+    assert_eq!(delegation.state, DelegationState::Ended(Outcome::Partial));
     assert_eq!((delegation.late.len(), delegation.late[0].text.chars().count()), (1, 200));
 }
 
@@ -166,7 +166,11 @@ fn a_light_view_does_not_grow_with_texts() {
             h.read(a, &format!("src/file_{number}.rs"));
             h.reply(a, &"said ".repeat(1_000), vec![], tokens(1, 1));
         }
-        h.end(a, Outcome::Partial, Some(reason(Code::Timeout, &"why ".repeat(9_000), "Again.")));
+        h.end(
+            a,
+            Outcome::Partial,
+            Some(reason(ErrorCode::Timeout, &"why ".repeat(9_000), "Again.")),
+        );
         let mut light = RunView::light();
         h.entries().for_each(|entry| light.apply(entry));
         assert_eq!(light.delegations().next().unwrap().note_count, times);

@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use adjutant_core::workspace::{ChangedFile, KeptWork, OwnWorkspace, OwnWorkspaceKind};
-use adjutant_core::{Code, Event, ModelErrorKind, Outcome, Preset, Timestamp, Usd};
+use adjutant_core::workspace::{ChangedFile, KeptWork, OwnWorkspace, WorkspaceKind};
+use adjutant_core::{ErrorCode, Event, ModelErrorKind, Outcome, Preset, Timestamp, Usd};
 use adjutant_view::approval::ApprovalQuestion;
 use adjutant_view::results::{CallResults, ResultOptions};
 use adjutant_view::status::{ContentRetention, ObservedRun, detail_json, list_json};
 use adjutant_view::story::StoryReport;
 use adjutant_view::transcript::Transcript;
-use adjutant_view::{Liveness, RunView, cost, tree};
+use adjutant_view::{ProcessLiveness, RunView, cost, tree};
 use serde_json::{Value, json};
 
 use crate::command::through_all_stages;
@@ -30,7 +30,7 @@ fn everything() -> History {
     h.push(Event::Denied { hash, reason: "no".into() });
     let (hash, amount) = ("def".to_owned(), Usd::from_pico(150_000_000_000));
     h.push(Event::AutoApproved { parent: root(), call: 4, hash, amount });
-    let denied = reason(Code::ApprovalDenied, "Not approved: no.", "Add --yes.");
+    let denied = reason(ErrorCode::ApprovalDenied, "Not approved: no.", "Add --yes.");
     h.end(session, Outcome::Refused, Some(denied));
     h.push(Event::Late { session, what: "reply".into(), text: "late".into() });
     let mut again = resumed();
@@ -76,8 +76,8 @@ fn in_workspaces(h: &mut History) {
     };
     let problem = Some("the disk is full".to_owned());
     let ends = [
-        (fine, OwnWorkspaceKind::Overlay, kept, None),
-        (poor, OwnWorkspaceKind::Worktree, KeptWork::default(), problem),
+        (fine, WorkspaceKind::Overlay, kept, None),
+        (poor, WorkspaceKind::Worktree, KeptWork::default(), problem),
     ];
     for (session, kind, kept, problem) in ends {
         h.start(session);
@@ -105,7 +105,7 @@ fn stories() -> History {
     let problem = Some("no space".to_owned());
     h.push(Event::Merged { session: odd, merged: Default::default(), problem });
     h.reply(odd, "", vec![], tokens(1_000_000, 0));
-    h.refuse(2, 0, "none", reason(Code::MaxDepthExceeded, "Too deep.", "Do it here."));
+    h.refuse(2, 0, "none", reason(ErrorCode::MaxDepthExceeded, "Too deep.", "Do it here."));
     h
 }
 
@@ -203,7 +203,7 @@ fn results_fit_their_schema() {
 fn status_fits_its_schema() {
     let h = everything();
     let views = [h.view(), three().0.view(), stories().view(), RunView::default()];
-    for liveness in [Liveness::Alive, Liveness::Dead] {
+    for liveness in [ProcessLiveness::Alive, ProcessLiveness::Dead] {
         let looks = views.each_ref().map(|view| ObservedRun {
             view,
             liveness,
@@ -221,9 +221,9 @@ fn status_fits_its_schema() {
 #[test]
 fn the_tree_fits_its_schema() {
     let h = everything();
-    assert_fits("tree", tree::json(&h.view(), h.at(), Liveness::Alive));
-    assert_fits("tree", tree::json(&RunView::default(), h.at(), Liveness::Dead));
-    assert_fits("tree", tree::json(&stories().view(), h.at(), Liveness::Dead));
+    assert_fits("tree", tree::json(&h.view(), h.at(), ProcessLiveness::Alive));
+    assert_fits("tree", tree::json(&RunView::default(), h.at(), ProcessLiveness::Dead));
+    assert_fits("tree", tree::json(&stories().view(), h.at(), ProcessLiveness::Dead));
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn cost_fits_its_schema() {
 fn transcripts_fit_their_schema() {
     let h = everything();
     for delegation in h.view().delegations() {
-        let transcript = Transcript::of(h.entries(), delegation.session, Liveness::Alive);
+        let transcript = Transcript::of(h.entries(), delegation.session, ProcessLiveness::Alive);
         assert_fits("transcript", transcript.unwrap());
     }
 }

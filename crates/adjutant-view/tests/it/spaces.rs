@@ -1,15 +1,15 @@
 //! Agents that write in their own workspaces: sandbox, committed work, and files that several change.
 
 use adjutant_core::workspace::{
-    ChangedFile, KeptWork, OwnWorkspace, OwnWorkspaceKind, WorkspaceTerms,
+    ChangedFile, KeptWork, OwnWorkspace, WorkspaceKind, WorkspaceTerms,
 };
-use adjutant_core::{Code, Event, Outcome, SessionId, State, ToolOutput};
+use adjutant_core::{DelegationState, ErrorCode, Event, Outcome, SessionId, ToolOutput};
 use adjutant_view::errors::of_run;
 use adjutant_view::palette::Palette;
 use adjutant_view::progress::{ProgressFrame, line};
 use adjutant_view::results::{CallResults, ResultOptions};
 use adjutant_view::status::{ContentRetention, ObservedRun, detail, list};
-use adjutant_view::{Liveness, RunView, tree};
+use adjutant_view::{ProcessLiveness, RunView, tree};
 
 use crate::history::{History, tokens};
 
@@ -38,7 +38,7 @@ fn works(h: &mut History, session: SessionId) {
     h.start(session);
     let (path, base) = ("/spaces/1".into(), "abc".into());
     let (layers, remarks) = (Vec::new(), Vec::new());
-    let space = OwnWorkspace { kind: OwnWorkspaceKind::Worktree, path, base, layers, remarks };
+    let space = OwnWorkspace { kind: WorkspaceKind::Worktree, path, base, layers, remarks };
     h.push(Event::SpaceMade { session, space });
     h.reply(session, "It is done.", vec![], tokens(10, 1));
 }
@@ -60,20 +60,20 @@ fn requirement_31_work_that_could_not_be_committed_is_an_error_until_it_is() {
     works(&mut h, one);
     ends(&mut h, one, KeptWork::default(), Some("the disk is full"));
     let errors = |h: &History| -> Vec<String> {
-        let errors = of_run(&h.view(), Liveness::Dead).into_iter();
+        let errors = of_run(&h.view(), ProcessLiveness::Dead).into_iter();
         errors.map(|it| format!("{} {}: {}", it.fix_status, it.code, it.message)).collect()
     };
     let said = "GIT_COMMIT_FAILED: The work is done, but could not be committed: the disk is full";
     assert_eq!(errors(&h), [format!("unfixed {said}")]);
     let view = h.view();
     let node = view.delegation(one).unwrap();
-    assert_eq!(node.state, State::Ended(Outcome::Partial));
-    assert_eq!(node.reason.as_ref().unwrap().code, Code::GitCommitFailed);
+    assert_eq!(node.state, DelegationState::Ended(Outcome::Partial));
+    assert_eq!(node.reason.as_ref().unwrap().code, ErrorCode::GitCommitFailed);
     h.push(Event::SpaceKept { session: one, kept: kept(&[("a.rs", "added")]), problem: None });
     assert_eq!(errors(&h), [format!("fixed {said}")]);
     let view = h.view();
     let node = view.delegation(one).unwrap();
-    assert_eq!((&node.state, &node.reason), (&State::Ended(Outcome::Completed), &None));
+    assert_eq!((&node.state, &node.reason), (&DelegationState::Ended(Outcome::Completed), &None));
 }
 
 /// All progress lines of a history.
@@ -92,7 +92,7 @@ fn shown(h: &History) -> Vec<(&'static str, String)> {
     let (view, now) = (h.view(), h.at());
     let look = ObservedRun {
         view: &view,
-        liveness: Liveness::Alive,
+        liveness: ProcessLiveness::Alive,
         now,
         content: ContentRetention::Kept,
         program: "adjutant",
@@ -102,7 +102,7 @@ fn shown(h: &History) -> Vec<(&'static str, String)> {
         ("frame", frame.render(&view)),
         ("list", list(&[look])),
         ("detail", detail(&look, None, Palette::Plain)),
-        ("tree", tree::render(&view, now, Liveness::Alive, Palette::Plain)),
+        ("tree", tree::render(&view, now, ProcessLiveness::Alive, Palette::Plain)),
         ("result", markdown(h)),
         ("lines", lines(h).join("\n")),
     ]
@@ -122,13 +122,33 @@ fn uncommitted_work_is_never_shown_as_a_success() {
     let json = CallResults::of_run(&h.view()).json(&ResultOptions::default());
     assert_eq!((json.completed, json.partial, json.results[0].outcome), (0, 1, "partial"));
     assert!(markdown(&h).contains(
-        "**Work**: its work could not be kept and is still in its workspace: the disk is full"
+        "**Work**: its work could not be committed and is still in its workspace: the disk is full"
     ));
     assert!(markdown(&h).contains("It is done."), "what it said is there all the same");
 
     // Once it is committed, the original outcome returns.
     h.push(Event::SpaceKept { session: poor, kept: kept(&[("a", "added")]), problem: None });
-    assert_eq!(h.view().delegation(poor).unwrap().state, State::Ended(Outcome::Completed));
+    assert_eq!(
+        h.view().delegation(poor).unwrap().state,
+        DelegationState::Ended(Outcome::Completed)
+    );
+}
+
+#[test]
+fn a_slow_start_of_a_workspace_is_shown_until_it_is_made() {
+    let mut h = begun(false);
+    let [one] = h.call([("one", "Do it.")]);
+    h.start(one);
+    let text = "making its workspace".to_owned();
+    h.push(Event::Printed { session: one, text: text.clone() });
+    assert_eq!(lines(&h).last().unwrap(), "[one] making its workspace");
+    assert!(shown(&h)[0].1.contains(&text), "{}", shown(&h)[0].1);
+    works(&mut h, one);
+    assert!(!shown(&h)[0].1.contains(&text), "{}", shown(&h)[0].1);
+    // What a command prints is no line of its own.
+    let before = lines(&h).len();
+    h.push(Event::Printed { session: one, text });
+    assert_eq!(lines(&h).len(), before);
 }
 
 #[test]

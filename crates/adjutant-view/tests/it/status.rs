@@ -3,7 +3,7 @@
 use adjutant_core::refusal::TimeBound;
 use adjutant_core::{Event, ModelErrorKind, Timestamp};
 use adjutant_view::status::{ContentRetention, ObservedRun, detail, detail_json, list, list_json};
-use adjutant_view::{Liveness, Palette};
+use adjutant_view::{Palette, ProcessLiveness};
 use serde_json::json;
 
 use crate::history::{HOSTILE, History, call, finished, three, tokens};
@@ -18,28 +18,28 @@ fn a_list_has_a_line_for_each_run() {
     let looks = [
         ObservedRun {
             view: &views[0],
-            liveness: Liveness::Alive,
+            liveness: ProcessLiveness::Alive,
             now,
             content: ContentRetention::Kept,
             program: "adjutant",
         },
         ObservedRun {
             view: &views[1],
-            liveness: Liveness::Dead,
+            liveness: ProcessLiveness::Dead,
             now,
             content: ContentRetention::Kept,
             program: "adjutant",
         },
         ObservedRun {
             view: &views[2],
-            liveness: Liveness::Dead,
+            liveness: ProcessLiveness::Dead,
             now: Timestamp::from_millis(9_999_999),
             content: ContentRetention::Kept,
             program: "adjutant",
         },
         ObservedRun {
             view: &views[3],
-            liveness: Liveness::Alive,
+            liveness: ProcessLiveness::Alive,
             now: Timestamp::ZERO,
             content: ContentRetention::Kept,
             program: "adjutant",
@@ -64,7 +64,7 @@ fn the_detail_of_a_run_shows_what_each_subagent_does() {
     let view = h.view();
     let look = ObservedRun {
         view: &view,
-        liveness: Liveness::Alive,
+        liveness: ProcessLiveness::Alive,
         now: h.at(),
         content: ContentRetention::Kept,
         program: "adjutant",
@@ -108,7 +108,7 @@ fn a_dead_run_shows_no_activity() {
     let view = h.view();
     let look = ObservedRun {
         view: &view,
-        liveness: Liveness::Dead,
+        liveness: ProcessLiveness::Dead,
         now: Timestamp::from_millis(9_999_999),
         content: ContentRetention::Kept,
         program: "adjutant",
@@ -148,7 +148,7 @@ fn a_list_shows_what_each_subagent_waits_for() {
     let view = h.view();
     let look = ObservedRun {
         view: &view,
-        liveness: Liveness::Alive,
+        liveness: ProcessLiveness::Alive,
         now: h.at(),
         content: ContentRetention::Kept,
         program: "adjutant",
@@ -193,7 +193,7 @@ fn an_expired_run_is_not_resumable() {
     let view = h.view();
     let look = ObservedRun {
         view: &view,
-        liveness: Liveness::Dead,
+        liveness: ProcessLiveness::Dead,
         now: h.at(),
         content: ContentRetention::Expired,
         program: "adjutant",

@@ -1,14 +1,14 @@
 //! Requirements 45 to 47, D19: the complete conversation, however it ended.
 
-use adjutant_core::{Code, ModelErrorKind, Outcome};
+use adjutant_core::{ErrorCode, ModelErrorKind, Outcome};
 use adjutant_view::transcript::{Transcript, TranscriptOutcome};
 use adjutant_view::wire::pretty;
-use adjutant_view::{Liveness, RunView};
+use adjutant_view::{ProcessLiveness, RunView};
 
 use crate::history::{HOSTILE, History, finished, reason, three, tokens};
 
 fn transcript(h: &History, session: adjutant_core::SessionId) -> Transcript {
-    Transcript::of(h.entries(), session, Liveness::Alive).unwrap()
+    Transcript::of(h.entries(), session, ProcessLiveness::Alive).unwrap()
 }
 
 #[test]
@@ -92,14 +92,14 @@ fn every_end_has_its_own_word() {
     let why = |code| Some(reason(code, "m", "r"));
     for (outcome, why, expected) in [
         (Outcome::Completed, None, TranscriptOutcome::Success),
-        (Outcome::Partial, why(Code::ContextExhausted), TranscriptOutcome::ContextExhausted),
-        (Outcome::Partial, why(Code::Timeout), TranscriptOutcome::Timeout),
-        (Outcome::Partial, why(Code::Stalled), TranscriptOutcome::Partial),
+        (Outcome::Partial, why(ErrorCode::ContextExhausted), TranscriptOutcome::ContextExhausted),
+        (Outcome::Partial, why(ErrorCode::Timeout), TranscriptOutcome::Timeout),
+        (Outcome::Partial, why(ErrorCode::Stalled), TranscriptOutcome::Partial),
         (Outcome::Partial, None, TranscriptOutcome::Partial),
-        (Outcome::Cancelled, why(Code::Cancelled), TranscriptOutcome::Cancelled),
+        (Outcome::Cancelled, why(ErrorCode::Cancelled), TranscriptOutcome::Cancelled),
         (Outcome::Blocked, None, TranscriptOutcome::Blocked),
-        (Outcome::Refused, why(Code::ApprovalDenied), TranscriptOutcome::Refused),
-        (Outcome::Failed, why(Code::ProviderError), TranscriptOutcome::Error),
+        (Outcome::Refused, why(ErrorCode::ApprovalDenied), TranscriptOutcome::Refused),
+        (Outcome::Failed, why(ErrorCode::ProviderError), TranscriptOutcome::Error),
     ] {
         let mut h = History::new();
         let [a] = h.call([("a", "x")]);
@@ -112,7 +112,7 @@ fn every_end_has_its_own_word() {
 fn a_live_session_is_in_progress_or_interrupted() {
     let (h, sessions) = three();
     assert_eq!(transcript(&h, sessions[1]).outcome, TranscriptOutcome::InProgress);
-    let dead = Transcript::of(h.entries(), sessions[1], Liveness::Dead).unwrap();
+    let dead = Transcript::of(h.entries(), sessions[1], ProcessLiveness::Dead).unwrap();
     assert_eq!(dead.outcome, TranscriptOutcome::Interrupted);
 }
 
@@ -120,7 +120,7 @@ fn a_live_session_is_in_progress_or_interrupted() {
 fn an_unknown_session_has_no_transcript() {
     let (mut h, _) = three();
     let unknown = h.session();
-    assert!(Transcript::of(h.entries(), unknown, Liveness::Alive).is_none());
+    assert!(Transcript::of(h.entries(), unknown, ProcessLiveness::Alive).is_none());
 }
 
 #[test]

@@ -3,11 +3,11 @@
 use adjutant_core::Outcome;
 use adjutant_view::tree::{json, render};
 use adjutant_view::wire::pretty;
-use adjutant_view::{Liveness, Palette, RunView};
+use adjutant_view::{Palette, ProcessLiveness, RunView};
 
 use crate::history::{HOSTILE, History, finished, root, three, tokens};
 
-fn draw(h: &History, liveness: Liveness) -> String {
+fn draw(h: &History, liveness: ProcessLiveness) -> String {
     render(&h.view(), h.at(), liveness, Palette::Plain)
 }
 
@@ -31,7 +31,7 @@ fn nested() -> History {
 
 #[test]
 fn requirement_59_a_tree_shows_own_and_inclusive_cost() {
-    insta::assert_snapshot!(draw(&nested(), Liveness::Alive), @r"
+    insta::assert_snapshot!(draw(&nested(), ProcessLiveness::Alive), @r"
     run_1738326896_aaaaaa
     [root] → running · delegate · depth 0 · in=50k out=2.0k · $0.18 · 9.0s
     ├─ #1 [lead] → running · scout · depth 1 · in=50k out=2.0k · $0.18 ($0.0450 own) · 9.0s
@@ -44,7 +44,7 @@ fn requirement_59_a_tree_shows_own_and_inclusive_cost() {
 #[test]
 fn live_delegations_of_a_dead_run_are_shown_as_interrupted() {
     let (h, _) = three();
-    insta::assert_snapshot!(draw(&h, Liveness::Dead), @r"
+    insta::assert_snapshot!(draw(&h, ProcessLiveness::Dead), @r"
     run_1738326896_aaaaaa
     [root] ! interrupted · delegate · depth 0 · in=261k out=15k · $1.0101 · 1m 10s
     ├─ #1 [security] ✓ complete · scout · depth 1 · in=45k out=2.1k · $0.1665 · 1.5s
@@ -56,7 +56,7 @@ fn live_delegations_of_a_dead_run_are_shown_as_interrupted() {
 #[test]
 fn reasons_are_shown_in_the_tree() {
     let (h, _) = finished();
-    insta::assert_snapshot!(draw(&h, Liveness::Alive), @"
+    insta::assert_snapshot!(draw(&h, ProcessLiveness::Alive), @"
     run_1738326896_aaaaaa
     [root] ⚠ partial · delegate · depth 0 · in=265k out=16k · ~$1.0371 · 1m 11s
     ├─ #1 [security] ✓ complete · scout · depth 1 · in=45k out=2.1k · $0.1665 · 1.5s
@@ -69,8 +69,8 @@ fn reasons_are_shown_in_the_tree() {
 
 #[test]
 fn an_empty_tree_says_so() {
-    insta::assert_snapshot!(render(&RunView::default(), h_zero(), Liveness::Alive, Palette::Plain), @"nothing has been delegated");
-    insta::assert_snapshot!(draw(&History::new(), Liveness::Alive), @r"
+    insta::assert_snapshot!(render(&RunView::default(), h_zero(), ProcessLiveness::Alive, Palette::Plain), @"nothing has been delegated");
+    insta::assert_snapshot!(draw(&History::new(), ProcessLiveness::Alive), @r"
     run_1738326896_aaaaaa
     [root] → running · delegate · depth 0 · 0.0s
     ");
@@ -83,7 +83,7 @@ fn h_zero() -> adjutant_core::Timestamp {
 #[test]
 fn the_json_tree_nests_children() {
     let h = nested();
-    let shape = json(&h.view(), h.at(), Liveness::Alive);
+    let shape = json(&h.view(), h.at(), ProcessLiveness::Alive);
     let shape: serde_json::Value = serde_json::from_str(&pretty(&shape)).unwrap();
     assert_eq!(shape["root"]["session_id"], root().to_string());
     assert_eq!(shape["root"]["children"][0]["children"][1]["label"], HOSTILE);

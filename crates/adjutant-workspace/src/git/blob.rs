@@ -41,22 +41,22 @@ pub(crate) fn blob_id(
 }
 
 /// Returns the hash function for ids of this length.
-fn hasher(id_bytes: usize) -> Box<dyn DynDigest> {
+pub(super) fn hasher(id_bytes: usize) -> Box<dyn DynDigest> {
     if id_bytes == 32 { Box::new(Sha256::default()) } else { Box::new(Sha1::default()) }
 }
 
 /// Returns the number of bytes of an id.
-fn id_bytes(id: &ObjectId) -> usize {
+pub(super) fn id_bytes(id: &ObjectId) -> usize {
     id.as_str().len() / 2
 }
 
 /// Formats a hash as a hexadecimal id.
-fn id_of(bytes: &[u8]) -> Result<ObjectId, GitError> {
+pub(super) fn id_of(bytes: &[u8]) -> Result<ObjectId, GitError> {
     let mut text = Vec::with_capacity(bytes.len() * 2);
     for byte in bytes {
         let digits = [byte >> 4, byte & 15].map(usize::from);
         text.extend(digits.iter().filter_map(|digit| HEX.get(*digit)));
     }
     ObjectId::from_bytes(&text)
-        .ok_or_else(|| GitError::BadName(String::from_utf8_lossy(&text).into_owned()))
+        .ok_or_else(|| GitError::BadObjectId(String::from_utf8_lossy(&text).into_owned()))
 }

@@ -5,10 +5,12 @@
 //! (large file storage, line endings) has other content in HEAD than on disk: if unchanged, it stays as in HEAD; if
 //! changed, it is stored as it is on disk.
 //!
-//! Start at [`Repository::capture`]. Invariant: the user's index, files, stash and references are only read.
+//! Start at [`Repository::capture`]; `GitLikeDirPolicy` says whether untracked directories that look like git
+//! directories are captured. Invariant: the user's index, files, stash and references are only read.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -23,7 +25,11 @@ use super::scratch::ScratchGitDir;
 use super::trust::open_regular_file;
 use crate::private;
 use crate::trees::is_temp_of_replacement;
-use crate::{RelPath, Root};
+use crate::{FileKind, PathError, RelPath, Root};
+
+/// Files that git reads in every directory while it examines a work tree. Before 2.41, git reads attributes even if
+/// `GIT_ATTR_SOURCE` is set.
+pub(crate) const READ_IN_EVERY_DIR: [&str; 2] = [".gitattributes", ".gitignore"];
 
 /// The message of commits of captured states.
 const MESSAGE: &str = "State of the working tree before the work\n";
@@ -82,7 +88,7 @@ impl Repository {
     /// Why it could not be captured; nothing was changed.
     pub fn capture(&self, at: SystemTime) -> Result<WorkTreeSnapshot, GitError> {
         let head = self.head()?;
-        self.capture_state(head, GitLikeDirs::LeftOut, |_| Ok(at))
+        self.capture_state(head, GitLikeDirPolicy::LeaveOut, |_| Ok(at))
     }
 
     /// Captures the state reproducibly: the same files on top of the same commit give the same commit, whenever
@@ -95,7 +101,7 @@ impl Repository {
         let head = self.head()?;
         // The commit gets the date of its parent.
         let dated = |head: Option<&_>| head.map_or(Ok(UNIX_EPOCH), |head| self.commit_date(head));
-        self.capture_state(head, GitLikeDirs::LeftOut, dated)
+        self.capture_state(head, GitLikeDirPolicy::LeaveOut, dated)
     }
 
     fn commit_date(&self, commit: &ObjectId) -> Result<SystemTime, GitError> {
@@ -166,13 +172,13 @@ impl Repository {
         head: Option<ObjectId>,
         at: impl FnOnce(Option<&ObjectId>) -> Result<SystemTime, GitError>,
     ) -> Result<WorkTreeSnapshot, GitError> {
-        self.capture_state(head, GitLikeDirs::Taken, at)
+        self.capture_state(head, GitLikeDirPolicy::Take, at)
     }
 
     fn capture_state(
         &self,
         head: Option<ObjectId>,
-        git_like: GitLikeDirs,
+        git_like: GitLikeDirPolicy,
         at: impl FnOnce(Option<&ObjectId>) -> Result<SystemTime, GitError>,
     ) -> Result<WorkTreeSnapshot, GitError> {
         let scratch = self.scratch(head.as_ref())?;
@@ -221,11 +227,11 @@ impl Repository {
     fn captured_changes(
         &self,
         status: &WorkTreeStatus,
-        git_like: GitLikeDirs,
+        git_like: GitLikeDirPolicy,
         left_out: &mut Vec<SkippedPath>,
     ) -> Vec<FileChange> {
         let mut changes = self.without_reserved(status.changes.clone(), left_out);
-        if git_like == GitLikeDirs::LeftOut {
+        if git_like == GitLikeDirPolicy::LeaveOut {
             for folder in self.git_like_on_disk(&status.untracked_heads) {
                 changes.retain(|change| !change.path().as_path().starts_with(&folder));
                 if !left_out.iter().any(|known| folder.starts_with(&known.path)) {
@@ -266,7 +272,6 @@ impl Repository {
                 if !has_patterns(&text) {
                     return Ok(());
                 }
-                private::ensure_dir(&scratch.path("info"))?;
                 private::write(&scratch.path("info").join("exclude"), text)
             };
             copy().map_err(GitError::io("copying the exclude file"))?;
@@ -314,6 +319,7 @@ impl ScratchGitDir<'_> {
 
     /// Starts `git status`; [`finish_status`] waits for the result.
     fn begin_status(&self, repository: &Repository) -> Result<RunningGit<'_>, GitError> {
+        refuse_pipes(repository.work_tree())?;
         self.copy_index(repository.git_dir())?;
         let call = self.call_in("status", repository.work_tree()).args([
             "--porcelain=v2",
@@ -326,6 +332,17 @@ impl ScratchGitDir<'_> {
     }
 }
 
+/// Refuses a pipe at the top of a work tree on which git would block.
+fn refuse_pipes(work_tree: &Path) -> Result<(), GitError> {
+    let paths = READ_IN_EVERY_DIR.map(|name| work_tree.join(name));
+    let is_pipe =
+        |path: &PathBuf| path.symlink_metadata().is_ok_and(|found| found.file_type().is_fifo());
+    match paths.into_iter().find(is_pipe) {
+        Some(path) => Err(GitError::Path { path, source: PathError::NotRegular(FileKind::Fifo) }),
+        None => Ok(()),
+    }
+}
+
 fn finish_status(status: RunningGit<'_>) -> Result<WorkTreeStatus, GitError> {
     read_status(&status.wait_output()?.bytes)
         .ok_or_else(|| GitError::Unreadable { command: "status".to_owned() })
@@ -333,11 +350,11 @@ fn finish_status(status: RunningGit<'_>) -> Result<WorkTreeStatus, GitError> {
 
 /// Whether untracked directories that look like git directories are part of a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum GitLikeDirs {
+enum GitLikeDirPolicy {
     /// They are left out like repositories with a `.git`: their configuration may contain credentials.
-    LeftOut,
+    LeaveOut,
     /// They are included: an agent created them.
-    Taken,
+    Take,
 }
 
 fn read_status(bytes: &[u8]) -> Option<WorkTreeStatus> {

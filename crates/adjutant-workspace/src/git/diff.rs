@@ -134,7 +134,7 @@ impl Repository {
         let call = scratch.call("diff-tree").args(["--stdin", "-r", "-z", "--raw", "--no-renames"]);
         let call = call.args(["--no-ext-diff", "--no-textconv"]).accept(&[0, 128]);
         let list: String = bases.iter().map(|(to, from)| format!("{to} {from}\n")).collect();
-        let output = call.feed(list.as_bytes())?;
+        let output = call.run_with_input(list.as_bytes())?;
         read_many(&output.bytes)
             .ok_or_else(|| GitError::Unreadable { command: "diff-tree".to_owned() })
     }

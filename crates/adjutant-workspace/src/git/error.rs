@@ -46,8 +46,24 @@ pub enum GitError {
         git_dir: PathBuf,
     },
     /// The name cannot be part of a reference.
-    #[error("`{0}` cannot be used as the name of a run or a child in a git reference")]
+    #[error("`{0}` cannot be part of a git reference; this is a bug in Adjutant")]
     BadName(String),
+    /// The workspaces in use leave no room for another base checkout.
+    #[error(
+        "workspaces occupy {} MiB, more than the policy key `disk_bytes` allows ({} MiB); wait until agents have ended, \
+         run `adjutant prune`, or raise the key",
+        used.div_ceil(1 << 20),
+        bound >> 20
+    )]
+    DiskBound {
+        /// The bytes that are in use.
+        used: u64,
+        /// The most bytes allowed.
+        bound: u64,
+    },
+    /// The text is not the id of a git object.
+    #[error("`{0}` is not a git object id")]
+    BadObjectId(String),
     /// Git's output could not be parsed.
     #[error("cannot parse the output of git {command}")]
     Unreadable {

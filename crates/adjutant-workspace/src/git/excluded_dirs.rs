@@ -61,8 +61,12 @@ impl<'r> ExcludedDirs<'r> {
     /// Names are compared case-insensitively, as for `.git`: on case-insensitive file systems both spellings are
     /// the same directory. Another path to it, such as a bind mount, is found by its inode.
     pub(super) fn owner_around(&mut self, path: &Path) -> Option<DirOwner> {
-        let named =
-            self.repository.excluded().iter().find(|(own, _)| starts_with(path, own)).cloned();
+        let named = self
+            .repository
+            .excluded_dirs_list()
+            .iter()
+            .find(|(own, _)| starts_with(path, own))
+            .cloned();
         let found = named.or_else(|| {
             let mut above: Vec<&Path> = path.ancestors().collect();
             // The last ancestor is the work tree itself, which is not excluded.
@@ -115,7 +119,7 @@ pub(super) fn excluded_paths(repository: &Repository) -> Vec<(PathBuf, DirOwner)
 }
 
 /// Resolves the links in the existing part of a path.
-fn resolved(path: &Path) -> PathBuf {
+fn resolve_existing_part(path: &Path) -> PathBuf {
     let mut missing = Vec::new();
     for at in path.ancestors() {
         if let Ok(found) = at.canonicalize() {
@@ -136,7 +140,7 @@ impl Repository {
     /// result, and merges nothing into them. They may lie anywhere and need not exist yet.
     #[must_use]
     pub fn with_protected(mut self, paths: &[PathBuf]) -> Self {
-        self.closed.extend(paths.iter().map(|path| resolved(path)));
+        self.closed.extend(paths.iter().map(|path| resolve_existing_part(path)));
         self.own = excluded_paths(&self);
         self
     }

@@ -30,9 +30,10 @@ const SYSTEM: &str = "/etc/gitconfig";
 /// Words, in lower case, in configuration files that may set a file of patterns.
 const WORDS: [&[u8]; 2] = [b"excludesfile", b"include"];
 
-/// The configuration files of the user and the system.
+/// Where git looks for the user's ignore patterns: the configuration files, the default file, and the home directory
+/// for `~`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct GitConfigPaths {
+struct ExcludesSources {
     /// Configuration files; later ones take precedence.
     configs: Vec<PathBuf>,
     /// The file of patterns if no configuration sets one.
@@ -41,7 +42,7 @@ struct GitConfigPaths {
     home: Option<PathBuf>,
 }
 
-impl GitConfigPaths {
+impl ExcludesSources {
     /// Finds them from the environment variables that git uses; `system` is the default for the system's file.
     fn of(variable: impl Fn(&str) -> Option<OsString>, system: &Path) -> Self {
         let path = |name: &str| variable(name).map(PathBuf::from);
@@ -104,29 +105,31 @@ impl Repository {
     ///
     /// When git cannot read a configuration that may set the file: then it is unknown what must be left out.
     pub fn with_user_excludes(self) -> Result<Self, GitError> {
-        let places =
-            GitConfigPaths::of(|name| std::env::var_os(name), &system_config(self.git().program()));
-        let file = self.find_excludes(&places)?;
+        let sources = ExcludesSources::of(
+            |name| std::env::var_os(name),
+            &system_config(self.git().program()),
+        );
+        let file = self.find_excludes(&sources)?;
         Ok(match file {
             Some(file) => self.with_excludes(file),
             None => self,
         })
     }
 
-    fn find_excludes(&self, places: &GitConfigPaths) -> Result<Option<PathBuf>, GitError> {
+    fn find_excludes(&self, sources: &ExcludesSources) -> Result<Option<PathBuf>, GitError> {
         let mut said = Vec::new();
-        for config in places.configs.iter().filter(|config| may_set_excludes(config)) {
+        for config in sources.configs.iter().filter(|config| may_set_excludes(config)) {
             // A relative path is relative to the current directory; git runs elsewhere.
             let config =
                 std::path::absolute(config).map_err(GitError::io("finding ignore patterns"))?;
             let call = self.call("config").arg("--file").arg(config).arg("--includes");
-            said.push(excludes_file(call, places)?);
+            said.push(excludes_file(call, sources)?);
         }
         let own = [self.common_dir().join("config"), self.git_dir().join("config.worktree")];
         if own.iter().any(|config| may_set_excludes(config)) {
-            said.push(excludes_file(self.call("config"), places)?);
+            said.push(excludes_file(self.call("config"), sources)?);
         }
-        Ok(places.choose(said, self.work_tree()))
+        Ok(sources.choose(said, self.work_tree()))
     }
 
     /// Adds the user's patterns to a call, as a copy: the file may have been replaced by a pipe, which would block
@@ -152,8 +155,11 @@ impl Repository {
 }
 
 /// Queries `core.excludesFile`, with `~` expanded.
-fn excludes_file(call: GitCall<'_>, places: &GitConfigPaths) -> Result<Option<PathBuf>, GitError> {
-    let call = match &places.home {
+fn excludes_file(
+    call: GitCall<'_>,
+    sources: &ExcludesSources,
+) -> Result<Option<PathBuf>, GitError> {
+    let call = match &sources.home {
         Some(home) => call.env("HOME", home),
         None => call,
     };
@@ -195,12 +201,12 @@ pub(super) fn has_patterns(text: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    fn places(variables: &[(&str, &str)]) -> GitConfigPaths {
+    fn sources(variables: &[(&str, &str)]) -> ExcludesSources {
         let found = |name: &str| {
             let found = variables.iter().find(|(known, _)| *known == name);
             found.map(|(_, value)| OsString::from(value))
         };
-        GitConfigPaths::of(found, Path::new(SYSTEM))
+        ExcludesSources::of(found, Path::new(SYSTEM))
     }
 
     #[test]
@@ -236,7 +242,7 @@ mod tests {
             (&[("GIT_CONFIG_SYSTEM", "/s"), ("GIT_CONFIG_NOSYSTEM", "true")], &[], None),
         ];
         for (variables, configs, default_file) in rows {
-            let found = places(variables);
+            let found = sources(variables);
             let configs: Vec<PathBuf> = configs.iter().map(PathBuf::from).collect();
             assert_eq!(found.configs, configs, "{variables:?}");
             assert_eq!(found.default_file, default_file.map(PathBuf::from), "{variables:?}");
@@ -256,7 +262,7 @@ mod tests {
             (&[Some("some/file")], Some("/top/some/file")),
         ];
         for (said, chosen) in rows {
-            let found = places(&[("HOME", "/h")])
+            let found = sources(&[("HOME", "/h")])
                 .choose(said.iter().map(|it| it.map(PathBuf::from)), Path::new("/top"));
             assert_eq!(found, chosen.map(PathBuf::from), "{said:?}");
         }

@@ -1,6 +1,7 @@
-//! Questions about many commits at once: which exist, which another commit contains, which references keep.
+//! Queries about many commits at once: which exist, which another commit contains, which references keep, and the
+//! ranges of commits that a state is missing ([`MissingWork`]).
 //!
-//! Each question takes one git call or a few, however many commits there are.
+//! Each query takes one git call or a few, however many commits there are.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
@@ -33,7 +34,7 @@ impl Repository {
             return Ok(BTreeSet::new());
         }
         let call = self.call("cat-file").arg("--batch-check=%(objectname) %(objecttype)");
-        let output = call.feed(names.as_bytes())?;
+        let output = call.run_with_input(names.as_bytes())?;
         let text = String::from_utf8_lossy(&output.bytes);
         let found = text.lines().filter_map(|line| line.strip_suffix(" commit"));
         Ok(found.filter_map(ObjectId::parse).collect())
@@ -56,10 +57,8 @@ impl Repository {
         if pairs.is_empty() {
             return Ok(found);
         }
-        let tree = self.tree_of(&head)?;
-        let merged = self.merged_trees(&pairs, &head)?;
-        let is_there = |with: &Option<ObjectId>| with.as_ref() == Some(&tree);
-        let there = pairs.iter().zip(&merged).filter(|(_, with)| is_there(with));
+        let is_there = self.merges_without_change(&pairs, &head)?;
+        let there = pairs.iter().zip(is_there).filter(|(_, is_there)| *is_there);
         found.extend(there.map(|((commit, _), _)| (*commit).clone()));
         Ok(found)
     }
@@ -111,7 +110,7 @@ impl Repository {
         let call = call
             .arg("--format=%H %P%x09%s%x09%(trailers:key=Since,valueonly,unfold,separator=%x2C)");
         let call = call.args(["--stdin", "--not", state.as_str()]);
-        let output = call.feed(lines(commits).as_bytes())?;
+        let output = call.run_with_input(lines(commits).as_bytes())?;
         Ok(MissingWork::read(&String::from_utf8_lossy(&output.bytes), commits, state))
     }
 
@@ -141,7 +140,7 @@ impl Repository {
             return Ok(BTreeMap::new());
         }
         let call = self.call("rev-list").args(["--no-walk=unsorted", "--parents", "--stdin"]);
-        let output = call.feed(lines(commits).as_bytes())?;
+        let output = call.run_with_input(lines(commits).as_bytes())?;
         let read = |line: &str| {
             let mut ids = line.split(' ').map(ObjectId::parse);
             Some((ids.next()??, ids.next()??))
@@ -159,7 +158,7 @@ impl Repository {
             return Ok(BTreeMap::new());
         }
         let call = self.call("rev-list").args(["--parents", "--stdin", "--not", from.as_str()]);
-        let output = call.feed(lines(commits.iter().copied()).as_bytes())?;
+        let output = call.run_with_input(lines(commits.iter().copied()).as_bytes())?;
         let read = |line: &str| {
             let mut ids = line.split(' ').map(ObjectId::parse);
             Some((ids.next()??, ids.next().flatten()))
@@ -186,7 +185,7 @@ impl Repository {
             return Ok(BTreeSet::new());
         }
         let call = self.call("rev-list").args(["--stdin", "--not"]).args(others.iter().copied());
-        let output = call.feed(lines(commits).as_bytes())?;
+        let output = call.run_with_input(lines(commits).as_bytes())?;
         Ok(output.bytes.split(|byte| *byte == b'\n').filter_map(ObjectId::from_bytes).collect())
     }
 }

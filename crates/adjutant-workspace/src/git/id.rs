@@ -60,7 +60,7 @@ impl ResultRef {
     /// [`GitError::BadName`] unless both consist of letters, digits, `-`, `_` and single dots inside.
     pub fn new(run: &str, child: &str) -> Result<Self, GitError> {
         for part in [run, child] {
-            if !plain(part) {
+            if !is_plain(part) {
                 return Err(GitError::BadName(part.chars().take(PART_BYTES).collect()));
             }
         }
@@ -99,7 +99,7 @@ impl fmt::Display for ResultRef {
     }
 }
 
-fn plain(part: &str) -> bool {
+fn is_plain(part: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     (1..=PART_BYTES).contains(&part.len())
         && part.bytes().all(allowed)

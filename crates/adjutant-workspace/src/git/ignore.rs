@@ -94,7 +94,7 @@ impl Repository {
         let call = scratch.call_in("check-ignore", &scratch.path("patterns"));
         let call = call.args(["-z", "--stdin", "--no-index"]).accept(&[0, 1]);
         let call = call.env("GIT_LITERAL_PATHSPECS", "0");
-        let output = self.with_ignore_patterns(scratch, call)?.feed(&list)?;
+        let output = self.with_ignore_patterns(scratch, call)?.run_with_input(&list)?;
         Ok(paths(&output.bytes))
     }
 
@@ -171,7 +171,7 @@ fn check_out_patterns(
     entries: &[u8],
 ) -> Result<(), GitError> {
     if !entries.is_empty() {
-        scratch.call("update-index").args(["-z", "--index-info"]).feed(entries)?;
+        scratch.call("update-index").args(["-z", "--index-info"]).run_with_input(entries)?;
         scratch.call_in("checkout-index", into).args(["--all", "--quiet"]).run()?;
     }
     Ok(())

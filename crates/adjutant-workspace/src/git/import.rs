@@ -75,7 +75,8 @@ pub(crate) enum ObjectStorage {
     Nothing,
 }
 
-/// A commit to create.
+/// The content of a commit to create: parent, changed files, message and date. The reference to move is an argument
+/// of [`Repository::commit`].
 #[derive(Clone, Copy, Debug)]
 pub struct NewCommit<'a> {
     /// Its parent; `None` for a first commit.
@@ -122,7 +123,7 @@ impl<'a> NewCommit<'a> {
     }
 }
 
-/// A created commit.
+/// A commit that was created, with the paths that are not in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreatedCommit {
     /// The commit.
@@ -226,8 +227,6 @@ impl ScratchGitDir<'_> {
         let mut stream = ImportStream::new(commit, submodules);
         let quarantine = Quarantine::new(self.objects())
             .map_err(GitError::io("creating a directory for the objects of a commit"))?;
-        let mut others = Vec::new();
-        quote(&self.objects(), &mut others);
         let is_small = commit.is_small();
         let mut call = self.call("fast-import");
         if is_small {
@@ -236,7 +235,7 @@ impl ScratchGitDir<'_> {
         let output = call
             .env(KEEP_MEMORY.0, KEEP_MEMORY.1)
             .env("GIT_OBJECT_DIRECTORY", quarantine.folder())
-            .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", OsString::from_vec(others))
+            .env("GIT_ALTERNATE_OBJECT_DIRECTORIES", quoted(&self.objects()))
             .args(["--quiet", "--done", "--force", "--date-format=raw"])
             .config("fastimport.unpackLimit=0")
             .config(NO_SYNC)
@@ -489,6 +488,13 @@ fn add_inline_file(mode: &str, path: &Path, bytes: &[u8], buffer: &mut Vec<u8>) 
     add_file_header(mode, path, bytes.len() as u64, buffer);
     buffer.extend_from_slice(bytes);
     buffer.push(b'\n');
+}
+
+/// Quotes a path for a list of object directories.
+pub(super) fn quoted(path: &Path) -> OsString {
+    let mut text = Vec::new();
+    quote(path, &mut text);
+    OsString::from_vec(text)
 }
 
 /// Quotes a path for `git fast-import`.

@@ -3,13 +3,20 @@
 //! The merge happens in the object store; no checkout, index or reference is touched. The child's work is the
 //! difference between its commit and the state it started from, so uncommitted files that existed before do not
 //! count as its work.
+//!
+//! Git merges commits and finds their base itself; only git 2.40 and newer can be told the base. So each side becomes
+//! a temporary commit whose only parent is the base. Invariant: these commits are never stored in the repository.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::GitError;
 use super::id::ObjectId;
+use super::import::quoted;
+use super::loose;
 use super::repository::{Repository, path_of};
+use super::run::GitCall;
+use super::scratch::ScratchGitDir;
 
 /// The outcome of a merge that was not applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,53 +101,86 @@ impl MergePreview {
 }
 
 impl Repository {
-    /// Merges the work of the commit `result` with the commit `target`, in the object store only.
+    /// Merges the work of the commit `result` with the commit or tree `target`, in the object store only.
     ///
     /// # Errors
     ///
-    /// [`GitError::Missing`] if `result` has no parent; otherwise why git could not merge.
+    /// [`GitError::Missing`] if `result` has no parent or one of them does not exist; otherwise why git could not
+    /// merge.
     pub fn preview(&self, result: &ObjectId, target: &ObjectId) -> Result<MergePreview, GitError> {
-        self.preview_since(&self.base_of(result)?, result, target)
+        let names = [format!("{result}^1"), tree_name(target), tree_name(result)];
+        let mut found = self.resolve_all(&names)?.into_iter();
+        let base = found.next().flatten().ok_or_else(|| no_base(result))?;
+        self.merge_trees(&base, [target, result], found)
     }
 
-    /// Merges everything between the commits `base` and `result` with the commit `target`, in the object store
-    /// only.
+    /// Merges everything between the commits `base` and `result` with the commit or tree `target`, in the object
+    /// store only.
     pub(crate) fn preview_since(
         &self,
         base: &ObjectId,
         result: &ObjectId,
         target: &ObjectId,
     ) -> Result<MergePreview, GitError> {
+        let trees = self.resolve_all(&[tree_name(target), tree_name(result)])?;
+        self.merge_trees(base, [target, result], trees)
+    }
+
+    /// Merges two commits or trees, given with the trees that were found for them, from the commit `base`.
+    fn merge_trees(
+        &self,
+        base: &ObjectId,
+        sides: [&ObjectId; 2],
+        trees: impl IntoIterator<Item = Option<ObjectId>>,
+    ) -> Result<MergePreview, GitError> {
         let scratch = self.scratch(None)?;
-        let call = scratch.call("merge-tree").args(["--write-tree", "-z", "--messages"]);
-        let call = call.arg(format!("--merge-base={base}"));
-        let output = call.args([target.as_str(), result.as_str()]).accept(&[0, 1]).run()?;
-        read(&output.bytes, &[target, result])
+        let mut merged = Vec::new();
+        for (side, tree) in sides.into_iter().zip(trees) {
+            let tree = tree.ok_or_else(|| GitError::Missing(format!("commit {side}")))?;
+            merged.push(scratch.side(&tree, base)?);
+        }
+        let call = scratch.merge_call().args(["-z", "--messages"]);
+        let output = call.args(merged.iter().map(ObjectId::as_str)).accept(&[0, 1]).run()?;
+        read(&output.bytes, &merged)
             .ok_or_else(|| GitError::Unreadable { command: "merge-tree".to_owned() })
     }
 
-    /// Merges each of several results, given with its base, with the commit `target`; returns the trees of those
-    /// without conflicts.
-    pub(crate) fn merged_trees(
+    /// Says for each of several results, given with its base, whether merging it changes nothing in the commit
+    /// `target`. A result with conflicts, or one that git cannot read, would change something.
+    pub(crate) fn merges_without_change(
         &self,
         results: &[(&ObjectId, &ObjectId)],
         target: &ObjectId,
-    ) -> Result<Vec<Option<ObjectId>>, GitError> {
-        let mut trees = Vec::new();
+    ) -> Result<Vec<bool>, GitError> {
+        let sides = std::iter::once(target).chain(results.iter().map(|(result, _)| *result));
+        let mut trees = self.resolve_all(&sides.map(tree_name).collect::<Vec<_>>())?.into_iter();
+        let target = trees.next().flatten();
+        let target = target.ok_or_else(|| GitError::Missing("commit to merge into".to_owned()))?;
+        let scratch = self.scratch(None)?;
+        let (mut asked, mut list) = (Vec::new(), Vec::new());
+        for (number, ((_, base), tree)) in results.iter().zip(trees).enumerate() {
+            let Some(tree) = tree else { continue };
+            let (ours, theirs) = (scratch.side(&target, base)?, scratch.side(&tree, base)?);
+            asked.push(number);
+            list.push(format!("{ours} {theirs}\n"));
+        }
+        let mut merged = Vec::new();
         // Git stops at the first result that it cannot read; that one is skipped.
-        while let Some(rest) = results.get(trees.len()..).filter(|rest| !rest.is_empty()) {
-            let scratch = self.scratch(None)?;
-            let call = scratch.call("merge-tree").args(["--write-tree", "--stdin"]);
-            let call = call.args(["--no-messages", "--name-only"]);
-            let list = rest.iter().map(|(result, base)| format!("{base} -- {target} {result}\n"));
-            let output = call.accept(&[0, 128]).feed(list.collect::<String>().as_bytes())?;
-            read_all(&output.bytes, &mut trees);
-            if trees.len() < results.len() {
-                trees.push(None);
+        while let Some(rest) = list.get(merged.len()..).filter(|rest| !rest.is_empty()) {
+            let call = scratch.merge_call().args(["--stdin", "--no-messages", "--name-only"]);
+            let output = call.accept(&[0, 128]).run_with_input(rest.concat().as_bytes())?;
+            read_all(&output.bytes, &mut merged);
+            if merged.len() < list.len() {
+                merged.push(None);
             }
         }
-        trees.truncate(results.len());
-        Ok(trees)
+        let mut unchanged = vec![false; results.len()];
+        for (number, tree) in asked.into_iter().zip(merged) {
+            if let Some(place) = unchanged.get_mut(number) {
+                *place = tree.as_ref() == Some(&target);
+            }
+        }
+        Ok(unchanged)
     }
 
     /// Returns the commit that a result started from: its first parent.
@@ -149,13 +189,34 @@ impl Repository {
     ///
     /// [`GitError::Missing`] if the commit has no parent.
     pub fn base_of(&self, result: &ObjectId) -> Result<ObjectId, GitError> {
-        self.resolve(&format!("{result}^1"))?
-            .ok_or_else(|| GitError::Missing(format!("base of commit {result}")))
+        self.resolve(&format!("{result}^1"))?.ok_or_else(|| no_base(result))
     }
 }
 
+impl ScratchGitDir<'_> {
+    /// Creates a temporary commit of `tree` whose only parent is the commit `base`.
+    fn side(&self, tree: &ObjectId, base: &ObjectId) -> Result<ObjectId, GitError> {
+        loose::write_commit(self.folder(), tree, base)
+    }
+
+    /// Returns a call that merges commits in the object store and knows the temporary ones.
+    fn merge_call(&self) -> GitCall<'_> {
+        let call = self.call("merge-tree").arg("--write-tree");
+        call.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", quoted(self.folder()))
+    }
+}
+
+/// Names the tree of a commit or tree.
+fn tree_name(id: &ObjectId) -> String {
+    format!("{id}^{{tree}}")
+}
+
+fn no_base(result: &ObjectId) -> GitError {
+    GitError::Missing(format!("base of commit {result}"))
+}
+
 /// Parses the output of one merge.
-fn read(bytes: &[u8], merged: &[&ObjectId]) -> Option<MergePreview> {
+fn read(bytes: &[u8], merged: &[ObjectId]) -> Option<MergePreview> {
     let mut records = bytes.split(|byte| *byte == 0);
     let tree = ObjectId::from_bytes(records.next()?)?;
     let mut versions: BTreeMap<PathBuf, [Option<ConflictSide>; 3]> = BTreeMap::new();
@@ -194,21 +255,21 @@ fn read_all(bytes: &[u8], trees: &mut Vec<Option<ObjectId>>) {
 
 /// Returns the original path of a file. If a directory or a file of another type is in its place, git renames it to
 /// `name~commit` or `name~commit_0`.
-fn own_name<'b>(path: &'b [u8], merged: &[&ObjectId]) -> &'b [u8] {
+fn own_name<'b>(path: &'b [u8], merged: &[ObjectId]) -> &'b [u8] {
     let Some(at) = path.iter().rposition(|byte| *byte == b'~') else { return path };
     let (name, mark) = path.split_at(at);
-    let is_mark = |id: &&&ObjectId| {
+    let is_mark = |id: &ObjectId| {
         let rest = mark.get(1..).and_then(|mark| mark.strip_prefix(id.as_str().as_bytes()));
         let is_number = |rest: &[u8]| rest.iter().all(u8::is_ascii_digit);
         rest.is_some_and(|rest| rest.is_empty() || rest.strip_prefix(b"_").is_some_and(is_number))
     };
-    if merged.iter().any(|id| is_mark(&id)) { name } else { path }
+    if merged.iter().any(is_mark) { name } else { path }
 }
 
 /// Parses the kind of conflict for each path: `count`, paths, kind, text.
 fn read_messages<'b>(
     records: &mut impl Iterator<Item = &'b [u8]>,
-    merged: &[&ObjectId],
+    merged: &[ObjectId],
 ) -> BTreeMap<PathBuf, String> {
     let mut said = BTreeMap::new();
     while let Some(count) = records.next() {

@@ -19,6 +19,7 @@ mod id;
 mod ignore;
 mod import;
 mod listing;
+mod loose;
 mod merge;
 mod quarantine;
 mod refs;
@@ -29,7 +30,7 @@ mod sync;
 mod trust;
 
 pub use capture::WorkTreeSnapshot;
-pub(crate) use capture::WorkTreeStatus;
+pub(crate) use capture::{READ_IN_EVERY_DIR, WorkTreeStatus};
 pub use change::{FileChange, SkipReason, SkippedPath, layer_changes};
 pub use diff::{BinaryContent, Diff, DiffEntry, DiffStatus, LineCounts, PatchOptions};
 pub use error::GitError;

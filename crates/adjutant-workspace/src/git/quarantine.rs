@@ -65,12 +65,12 @@ impl Quarantine {
 
     /// Creates the directory for the loose objects of a pack.
     pub(super) fn make_loose(&self) -> io::Result<PathBuf> {
-        let loose = self.loose();
+        let loose = self.loose_dir();
         private::create_dir(&loose)?;
         Ok(loose)
     }
 
-    fn loose(&self) -> PathBuf {
+    fn loose_dir(&self) -> PathBuf {
         self.folder.join("loose")
     }
 
@@ -103,7 +103,7 @@ impl Quarantine {
     /// Moves the loose objects into the repository.
     pub(super) fn release_loose(self) -> io::Result<()> {
         let (mut objects, mut folders) = (Vec::new(), Vec::new());
-        for folder in entries(&self.loose())? {
+        for folder in entries(&self.loose_dir())? {
             objects.extend(entries(&folder)?);
             folders.push(folder);
         }

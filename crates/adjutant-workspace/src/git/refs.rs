@@ -13,7 +13,7 @@ use super::sync::sync_folders;
 /// The interval for checking a lock file.
 const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A kept result.
+/// A reference to a subagent's committed work, and whether a branch contains it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptRef {
     /// Its reference.
@@ -239,7 +239,7 @@ impl Repository {
         let call = self.call("rev-list").args(["--stdin", "--not", head.as_str()]);
         // A broken branch contains no work and is not ours to repair.
         let call = call.args(["--ignore-missing", "--branches"]);
-        let output = call.feed(list.as_bytes())?;
+        let output = call.run_with_input(list.as_bytes())?;
         let outside: BTreeSet<ObjectId> =
             output.bytes.split(|byte| *byte == b'\n').filter_map(ObjectId::from_bytes).collect();
         let mut asked = Vec::new();
@@ -253,11 +253,10 @@ impl Repository {
         if asked.is_empty() {
             return Ok(());
         }
-        let tree = self.tree_of(&head)?;
         let pairs: Vec<_> = asked.iter().map(|(_, result, base)| (result, base)).collect();
-        let merged = self.merged_trees(&pairs, &head)?;
-        for ((is_merged, ..), with) in asked.into_iter().zip(merged) {
-            *is_merged = with.as_ref() == Some(&tree);
+        let merged = self.merges_without_change(&pairs, &head)?;
+        for ((is_merged, ..), is_there) in asked.into_iter().zip(merged) {
+            *is_merged = is_there;
         }
         Ok(())
     }

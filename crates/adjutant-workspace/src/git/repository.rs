@@ -242,6 +242,19 @@ impl Repository {
         Ok(if output.code == 0 { ObjectId::from_bytes(&output.bytes) } else { None })
     }
 
+    /// Returns the objects that several revisions name, with one git call; `None` for each that does not exist.
+    pub(super) fn resolve_all(&self, names: &[String]) -> Result<Vec<Option<ObjectId>>, GitError> {
+        let call = self.call("cat-file").arg("--batch-check=%(objectname)");
+        let output = call.run_with_input((names.join("\n") + "\n").as_bytes())?;
+        let lines = output.bytes.split(|byte| *byte == b'\n').map(ObjectId::from_bytes);
+        let found: Vec<_> = lines.take(names.len()).collect();
+        if found.len() == names.len() {
+            Ok(found)
+        } else {
+            Err(GitError::Unreadable { command: "cat-file".to_owned() })
+        }
+    }
+
     /// Returns the tree of a commit.
     ///
     /// # Errors
@@ -256,7 +269,6 @@ impl Repository {
     pub(crate) fn call(&self, command: &'static str) -> GitCall<'_> {
         self.git
             .call(command)
-            .option(format!("--attr-source={}", self.empty_tree))
             .env("GIT_DIR", &self.git_dir)
             .env("GIT_WORK_TREE", &self.work_tree)
             .env("GIT_INDEX_FILE", "/dev/null")
@@ -271,7 +283,7 @@ impl Repository {
         &self.state
     }
 
-    pub(super) fn excluded(&self) -> &[(PathBuf, DirOwner)] {
+    pub(super) fn excluded_dirs_list(&self) -> &[(PathBuf, DirOwner)] {
         &self.own
     }
 
@@ -332,7 +344,7 @@ fn is_sharing(value: &str) -> bool {
 }
 
 fn well_known(id: &str) -> Result<ObjectId, GitError> {
-    ObjectId::parse(id).ok_or_else(|| GitError::BadName(id.to_owned()))
+    ObjectId::parse(id).ok_or_else(|| GitError::BadObjectId(id.to_owned()))
 }
 
 /// Returns the bytes of a path.

@@ -1,7 +1,7 @@
 //! Running git: its environment, options and limits.
 //!
-//! Does not know what git is asked to do. No call that starts here uses attributes, hooks, monitors, filters,
-//! drivers, pagers or the user's configuration.
+//! Does not know what git is asked to do. No call that starts here uses hooks, monitors, pagers or the user's
+//! configuration; [`ScratchGitDir`](super::ScratchGitDir) disables attributes, and with them filters and drivers.
 //!
 //! Start at [`Git::call`]. Invariant: the environment is built, never inherited, and every command line has the
 //! options that disable helpers.
@@ -23,10 +23,10 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use super::GitError;
 use crate::sandbox::terminate_with_parent;
 
-/// The oldest git that knows `--attr-source` and `merge-tree --merge-base`.
-const MINIMUM: (u32, u32) = (2, 41);
+/// The oldest git that knows `merge-tree --stdin`; Debian 12 has it.
+const MINIMUM: (u32, u32) = (2, 39);
 /// The same as text.
-pub(super) const MINIMUM_TEXT: &str = "2.41";
+pub(super) const MINIMUM_TEXT: &str = "2.39";
 
 /// The default timeout; long enough to check out a very large tree.
 const TIMEOUT: Duration = Duration::from_secs(300);
@@ -211,12 +211,6 @@ impl<'a> GitCall<'a> {
         self
     }
 
-    /// Adds an option before the command.
-    pub(crate) fn option(mut self, option: impl Into<OsString>) -> Self {
-        self.options.push(option.into());
-        self
-    }
-
     /// Sets an environment variable for this call.
     pub(crate) fn env(mut self, name: &'static str, value: impl Into<OsString>) -> Self {
         self.environment.push((name, value.into()));
@@ -269,7 +263,7 @@ impl<'a> GitCall<'a> {
     }
 
     /// Runs it with `bytes` as input.
-    pub(crate) fn feed(self, bytes: &[u8]) -> Result<GitOutput, GitError> {
+    pub(crate) fn run_with_input(self, bytes: &[u8]) -> Result<GitOutput, GitError> {
         let mut given = false;
         self.stream(&mut |buffer| {
             let more = !std::mem::replace(&mut given, true);
@@ -334,7 +328,7 @@ impl<'a> GitCall<'a> {
         GitError::TimedOut { command: self.command.to_owned(), limit: self.timeout }
     }
 
-    fn failed(&self, status: ExitStatus, complaint: &[u8]) -> GitError {
+    fn exit_error(&self, status: ExitStatus, complaint: &[u8]) -> GitError {
         let status = match (status.code(), status.signal()) {
             (Some(code), _) => format!("status {code}"),
             (None, Some(signal)) => format!("signal {signal}"),
@@ -397,7 +391,7 @@ impl<'a> RunningGit<'a> {
             }
             // Git got SIGPIPE because enough output had been read.
             _ if truncated => Ok(GitOutput { code: 0, bytes, truncated }),
-            Some(_) | None => Err(self.call.failed(status, &self.complaint)),
+            Some(_) | None => Err(self.call.exit_error(status, &self.complaint)),
         }
     }
 

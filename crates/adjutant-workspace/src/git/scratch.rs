@@ -1,8 +1,8 @@
 //! A temporary private git directory for one operation.
 //!
-//! It uses the objects of a repository and nothing else: no configuration, attributes, hooks or references. So
-//! where content is hashed, checked out, compared or merged, nothing planted in the repository's own git directory
-//! is even read.
+//! It uses the objects of a repository and nothing else: no configuration, hooks or references. So where content is
+//! hashed, checked out, compared or merged, nothing planted in the repository's own git directory is even read.
+//! Attributes in the files themselves have no effect, see [`NO_ATTRIBUTES`].
 //!
 //! Invariant: it lies in the state directory and is removed on drop; what a crash leaves is removed when the
 //! repository is next opened.
@@ -10,6 +10,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
@@ -20,6 +21,15 @@ use super::repository::Repository;
 use super::run::GitCall;
 use super::trust::open_regular_file;
 use crate::private;
+
+/// Resets all attributes that git knows, for all paths.
+///
+/// Git reads `.gitattributes` from the index when it writes files and from the work tree when it hashes them. This
+/// text in `info/attributes` takes precedence over both, whatever macros they define, so content is never
+/// converted, marked as binary or merged in another way. Without configuration, attributes cannot name a program in
+/// any case.
+const NO_ATTRIBUTES: &str = "* !text !crlf !eol !ident !filter !working-tree-encoding !diff !merge \
+     !conflict-marker-size !whitespace !delta !encoding !export-ignore !export-subst\n";
 
 /// The age from which a directory is abandoned: every git call has a shorter timeout.
 const ABANDONED_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
@@ -43,10 +53,13 @@ impl Repository {
         let folder = folder.map_err(GitError::io("creating a private git directory"))?;
         let scratch = ScratchGitDir { repository: self, folder };
         let made = || -> io::Result<()> {
-            private::create_dir(&scratch.folder.join("refs"))?;
+            private::create_dir(&scratch.folder.join("info"))?;
+            // Git requires `refs`; a link is removed faster than a second directory.
+            symlink("info", scratch.folder.join("refs"))?;
             let head = head.map_or("ref: refs/heads/none".to_owned(), ToString::to_string);
             private::write(&scratch.folder.join("HEAD"), head + "\n")?;
-            private::write(&scratch.folder.join("config"), self.scratch_config())
+            private::write(&scratch.folder.join("config"), self.scratch_config())?;
+            private::write(&scratch.folder.join("info/attributes"), NO_ATTRIBUTES)
         };
         made().map_err(GitError::io("creating a private git directory"))?;
         Ok(scratch)
@@ -75,8 +88,9 @@ impl ScratchGitDir<'_> {
         let call = repository
             .git()
             .call(command)
-            .option(format!("--attr-source={}", repository.empty_tree()))
             .env("GIT_DIR", &self.folder)
+            // From 2.41 on, git then does not even read `.gitattributes`, which a program may have made very large.
+            .env("GIT_ATTR_SOURCE", repository.empty_tree().as_str())
             .env("GIT_OBJECT_DIRECTORY", self.objects())
             .env("GIT_INDEX_FILE", self.index())
             .folder(&self.folder);
@@ -97,6 +111,11 @@ impl ScratchGitDir<'_> {
     /// Returns the object directory.
     pub(crate) fn objects(&self) -> PathBuf {
         self.repository.common_dir().join("objects")
+    }
+
+    /// Returns the directory itself.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// Returns the path of its index.

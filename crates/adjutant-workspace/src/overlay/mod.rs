@@ -7,4 +7,4 @@ mod mount;
 mod mounted;
 
 pub(crate) use mount::mount_overlay;
-pub use mounted::{MountedOverlay, Overlay, OverlayError, OverlayLayers};
+pub use mounted::{CacheLayers, MountedOverlay, Overlay, OverlayError, OverlayLayers};

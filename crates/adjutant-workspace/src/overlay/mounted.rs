@@ -5,7 +5,6 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, flock, statfs};
@@ -15,6 +14,7 @@ use crate::private;
 use crate::sandbox::{
     HolderPlan, NamespaceHolder, NetworkAccess, OsText, OverlayPlan, SandboxHelper, SetupFailure,
 };
+use crate::trees::remove_all;
 
 /// The `statfs` type of overlayfs.
 const OVERLAYFS_MAGIC: i64 = 0x794c_7630;
@@ -35,22 +35,44 @@ pub struct OverlayLayers {
     pub at: PathBuf,
     /// Whether programs that run there may use the network.
     pub network: NetworkAccess,
+    /// The package caches that programs use copy-on-write.
+    pub caches: Vec<CacheLayers>,
+}
+
+/// A package cache of the user, and the private directories that take what programs write to it.
+///
+/// If it cannot be mounted as an overlay, programs see it read-only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CacheLayers {
+    /// The cache. Programs see it at the same path.
+    pub cache: PathBuf,
+    /// The directory that receives every change.
+    pub upper: PathBuf,
+    /// An empty directory on the same file system as `upper`, for the kernel's own use.
+    pub work: PathBuf,
+    /// An existing directory on which the overlay is mounted, visible inside the holder only.
+    pub at: PathBuf,
+}
+
+impl CacheLayers {
+    pub(crate) fn plan(&self) -> OverlayPlan {
+        OverlayPlan {
+            lowers: vec![OsText::new(&self.cache)],
+            upper: OsText::new(&self.upper),
+            work: OsText::new(&self.work),
+            at: OsText::new(&self.at),
+        }
+    }
 }
 
 impl OverlayLayers {
-    /// Removes the work directory. The kernel leaves a subdirectory in it without permissions.
+    /// Removes the work directory. The kernel leaves subdirectories in it without permissions.
     ///
     /// # Errors
     ///
     /// When it cannot be removed, for instance because it is still mounted.
     pub fn remove_work(&self) -> io::Result<()> {
-        let inner = self.work.join("work");
-        match std::fs::set_permissions(&inner, std::fs::Permissions::from_mode(0o700)) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
-        }
-        std::fs::remove_dir_all(&self.work)
+        remove_all(&self.work)
     }
 }
 
@@ -138,7 +160,8 @@ impl Overlay {
             at: OsText::new(&layers.at),
         };
         let network = layers.network == NetworkAccess::Granted;
-        let plan = HolderPlan { overlay: Some(overlay), network };
+        let caches = layers.caches.iter().map(CacheLayers::plan).collect();
+        let plan = HolderPlan { overlay: Some(overlay), caches, network };
         let (holder, answer) =
             NamespaceHolder::start(helper, &plan).map_err(OverlayError::Holder)?;
         let files = answer.map_err(|failure| overlay_error(&failure, &layers))?;
@@ -165,6 +188,7 @@ impl Overlay {
             work: part("work"),
             at: part("at"),
             network: NetworkAccess::Off,
+            caches: Vec::new(),
         };
         let parts = ["lower", "upper", "work", "at"];
         let made = parts.iter().try_for_each(|name| private::ensure_dir(&part(name)));

@@ -3,12 +3,12 @@
 //!
 //! Every program of the sandbox inherits them, and none can lift them.
 
-use std::os::fd::AsFd;
-use std::path::Path;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::PathBuf;
 
 use landlock::{
-    ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible as _, PathBeneath, PathFd,
-    Ruleset, RulesetAttr as _, RulesetCreatedAttr as _, RulesetError, Scope,
+    ABI, Access as _, AccessFs, CompatLevel, Compatible as _, PathBeneath, PathFd, Ruleset,
+    RulesetAttr as _, RulesetCreatedAttr as _, RulesetError, Scope,
 };
 use rustix::process::{Resource, Rlimit, setrlimit};
 use rustix::thread::{
@@ -17,7 +17,7 @@ use rustix::thread::{
     set_no_new_privs,
 };
 
-use super::plan::{BoundsPlan, RunPlan, SandboxLayer, SetupFailure, StepContext as _};
+use super::plan::{BoundsPlan, RunPlan, SandboxLayer, SetupFailure, StepErrorContext as _};
 
 /// Sets the resource limits of each process.
 pub(crate) fn set_resource_limits(bounds: &BoundsPlan) -> Result<(), SetupFailure> {
@@ -68,22 +68,24 @@ pub(crate) fn drop_privileges() -> Result<(), SetupFailure> {
     set_no_new_privs(true).step("no new privileges")
 }
 
-/// Restricts file access with Landlock, and TCP, abstract sockets and signals if the kernel supports it.
+/// Restricts file access with Landlock, and abstract sockets and signals if the kernel supports it.
 ///
 /// Returns the layers that the kernel does not support.
-pub(crate) fn apply_landlock(
+///
+/// The first process may list the `measured` directories.
+pub(crate) fn apply_landlock<'d>(
     plan: &RunPlan,
-    upper: Option<&impl AsFd>,
+    measured: impl Iterator<Item = &'d OwnedFd> + Clone,
 ) -> Result<Vec<SandboxLayer>, SetupFailure> {
     let fail = |error: RulesetError| SetupFailure {
         step: error.to_string(),
         errno: None,
         layer: Some(SandboxLayer::Landlock),
     };
-    match restrict(plan, upper, ABI::V6) {
+    match restrict(plan, measured.clone(), ABI::V6) {
         Ok(()) => Ok(Vec::new()),
         Err(_) if plan.may_miss.contains(&SandboxLayer::LandlockScopes) => {
-            match restrict(plan, upper, ABI::V3) {
+            match restrict(plan, measured, ABI::V3) {
                 Ok(()) => Ok(vec![SandboxLayer::LandlockScopes]),
                 Err(_) if plan.may_miss.contains(&SandboxLayer::Landlock) => {
                     Ok(vec![SandboxLayer::Landlock, SandboxLayer::LandlockScopes])
@@ -95,36 +97,40 @@ pub(crate) fn apply_landlock(
     }
 }
 
-fn restrict(plan: &RunPlan, upper: Option<&impl AsFd>, abi: ABI) -> Result<(), RulesetError> {
+fn restrict<'d>(
+    plan: &RunPlan,
+    measured: impl Iterator<Item = &'d OwnedFd>,
+    abi: ABI,
+) -> Result<(), RulesetError> {
     let mut rules = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
         .handle_access(AccessFs::from_all(abi))?;
     if abi >= ABI::V6 {
+        // No rules for TCP ports: they would also forbid the sandbox's own loopback. The network namespace isolates.
         rules = rules.scope(Scope::from_all(abi))?;
-        if !plan.network {
-            rules = rules.handle_access(AccessNet::from_all(abi))?;
-        }
     }
     let all = AccessFs::from_all(abi);
     let read = AccessFs::from_read(abi);
     let mut rules = rules.create()?;
-    let at = plan.at.as_path();
-    let places = [
-        (Path::new("/"), read),
-        (at.as_path(), all),
-        (Path::new("/tmp"), all),
-        (Path::new("/dev/shm"), all),
-        (Path::new("/dev"), AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::ReadDir),
+    let devices = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::ReadDir;
+    let mut places = vec![
+        (PathBuf::from("/"), read),
+        (plan.at.as_path(), all),
+        (PathBuf::from("/tmp"), all),
+        (PathBuf::from("/dev/shm"), all),
+        (PathBuf::from("/dev"), devices),
     ];
+    let writable = plan.private.iter().chain(&plan.caches);
+    places.extend(writable.map(|it| (it.at.as_path(), all)));
     for (path, access) in places {
         // All of these were just mounted. A path that cannot be opened gets no rights, which is safe.
         if let Ok(handle) = PathFd::new(path) {
             rules = rules.add_rule(PathBeneath::new(handle, access))?;
         }
     }
-    if let Some(upper) = upper {
-        // Lets the first process measure the upper directory; programs inside have no path to it.
-        rules = rules.add_rule(PathBeneath::new(upper.as_fd(), AccessFs::ReadDir))?;
+    for directory in measured {
+        // Lets the first process measure the upper directories; programs inside have no path to them.
+        rules = rules.add_rule(PathBeneath::new(directory.as_fd(), AccessFs::ReadDir))?;
     }
     rules.restrict_self()?;
     Ok(())

@@ -8,7 +8,7 @@ use std::io::Write as _;
 
 use rustix::process::{Signal, set_parent_process_death_signal};
 
-use super::plan::{SetupFailure, StepContext as _};
+use super::plan::{SetupFailure, StepErrorContext as _};
 use super::{holder, init, raw, self_test};
 
 /// The hidden subcommand that makes the binary act as the helper.
@@ -37,7 +37,7 @@ pub fn helper_main_if_asked() {
 pub fn helper_main(arguments: &[OsString]) -> ! {
     let role = arguments.first().and_then(|role| role.to_str()).unwrap_or_default();
     let done = match role {
-        HOLD => isolate_process().and_then(|()| holder::hold()),
+        HOLD => isolate_process().and_then(|()| holder::run_holder()),
         SERVE => isolate_process().and_then(|()| holder::serve_namespaces()),
         INIT => isolate_process().and_then(|()| init::run_first_process()),
         SELF_TEST => self_test::self_test(),

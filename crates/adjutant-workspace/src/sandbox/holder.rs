@@ -23,8 +23,10 @@ use rustix::thread::{
 
 use super::helper::{INIT, SERVE, SUBCOMMAND};
 use super::plan::{
-    HolderPlan, HolderReply, HolderRequest, SandboxLayer, SetupFailure, StepContext as _,
+    HolderPlan, HolderReply, HolderRequest, OverlayPlan, SandboxLayer, SetupFailure,
+    StepErrorContext as _,
 };
+use super::skeleton::HOST_NAME;
 use super::{raw, skeleton, wire};
 use crate::overlay::mount_overlay;
 
@@ -32,7 +34,7 @@ use crate::overlay::mount_overlay;
 ///
 /// Two processes are needed: nested process namespaces must have a parent that belongs to the new user namespace,
 /// and a process enters a process namespace only by being started in it.
-pub(crate) fn hold() -> Result<(), SetupFailure> {
+pub(crate) fn run_holder() -> Result<(), SetupFailure> {
     let socket = io::stdin();
     let served = enter().and_then(|()| {
         let mut command = Command::new("/proc/self/exe");
@@ -61,11 +63,12 @@ pub(crate) fn serve_namespaces() -> Result<(), SetupFailure> {
             return wire::send(&socket, &HolderReply::Failed(failure), &[]).step("answer");
         }
     };
-    let files: Vec<_> = held.iter().map(AsFd::as_fd).collect();
+    let files: Vec<_> = held.overlay.iter().flatten().map(AsFd::as_fd).collect();
     wire::send(&socket, &HolderReply::Done, &files).step("answer")?;
-    // The holder keeps a copy of the lock on the upper directory. It drops the root: an open root would keep the
+    // The holder keeps copies of the locks on upper directories. It drops the root: an open root would keep the
     // mount busy.
-    let _locks = held.into_iter().skip(1).collect::<Vec<_>>();
+    let HeldMounts { overlay, cache_locks: _cache_locks } = held;
+    let _upper_lock = overlay.map(|[_root, lock]| lock);
     let own_pids = File::open("/proc/self/ns/pid").step("open the process namespace")?;
     serve(&socket, &own_pids)
 }
@@ -110,8 +113,15 @@ fn enter() -> Result<(), SetupFailure> {
     rustix::mount::mount_change("/", private).step("make mounts private")
 }
 
-/// Sets up what all program runs share. Returns the overlay's root and the descriptors that must stay open.
-fn prepare(plan: &HolderPlan) -> Result<Vec<OwnedFd>, SetupFailure> {
+/// What the holder mounted.
+struct HeldMounts {
+    /// The overlay's root and the lock on its upper directory.
+    overlay: Option<[OwnedFd; 2]>,
+    cache_locks: Vec<OwnedFd>,
+}
+
+/// Sets up what all program runs share.
+fn prepare(plan: &HolderPlan) -> Result<HeldMounts, SetupFailure> {
     let mut kinds = UnshareFlags::NEWUTS | UnshareFlags::NEWCGROUP;
     if !plan.network {
         kinds |= UnshareFlags::NEWNET;
@@ -119,22 +129,50 @@ fn prepare(plan: &HolderPlan) -> Result<Vec<OwnedFd>, SetupFailure> {
     raw::unshare(kinds)
         .step("create namespaces")
         .map_err(|it| it.in_layer(SandboxLayer::Namespaces))?;
-    rustix::system::sethostname(b"sandbox").step("name the host")?;
-    let held = mount_and_lock(plan)?;
+    if !plan.network {
+        raw::bring_loopback_up()
+            .step("bring the loopback interface up")
+            .map_err(|it| it.in_layer(SandboxLayer::Network))?;
+    }
+    rustix::system::sethostname(HOST_NAME.as_bytes()).step("name the host")?;
+    let overlay = plan.overlay.as_ref().map(mount_and_lock).transpose()?;
+    let mut cache_locks = Vec::new();
+    for cache in &plan.caches {
+        cache_locks.extend(mount_cache(cache)?);
+    }
     // After the overlay is mounted: its layers may lie below the directory that the skeleton covers.
-    skeleton::build().map_err(|failure| failure.in_layer(SandboxLayer::Root))?;
-    Ok(held)
+    skeleton::build(plan.network).map_err(|failure| failure.in_layer(SandboxLayer::Root))?;
+    Ok(HeldMounts { overlay, cache_locks })
 }
 
-fn mount_and_lock(plan: &HolderPlan) -> Result<Vec<OwnedFd>, SetupFailure> {
-    let Some(overlay) = &plan.overlay else { return Ok(Vec::new()) };
+fn mount_and_lock(overlay: &OverlayPlan) -> Result<[OwnedFd; 2], SetupFailure> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let upper = openat(CWD, overlay.upper.as_path(), flags, Mode::empty()).step("open upper")?;
     flock(&upper, FlockOperation::NonBlockingLockExclusive).step("lock upper")?;
     mount_overlay(overlay)?;
     let root =
         openat(CWD, overlay.at.as_path(), flags, Mode::empty()).step("open the merged root")?;
-    Ok(vec![root, upper])
+    Ok([root, upper])
+}
+
+/// Mounts a copy-on-write view of a cache and returns the lock on its upper directory. If that is not possible, the
+/// cache is shown read-only.
+fn mount_cache(cache: &OverlayPlan) -> Result<Option<OwnedFd>, SetupFailure> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let upper = openat(CWD, cache.upper.as_path(), flags, Mode::empty()).step("open upper")?;
+    let locked = flock(&upper, FlockOperation::NonBlockingLockExclusive);
+    if locked.is_ok() && mount_overlay(cache).is_ok() {
+        return Ok(Some(upper));
+    }
+    let Some(lower) = cache.lowers.first() else { return Ok(None) };
+    let tree = match skeleton::clone_tree(&lower.as_path(), skeleton::LOCKED) {
+        Ok(tree) => tree,
+        // It was removed meanwhile; programs see an empty directory.
+        Err(_) => return Ok(None),
+    };
+    let at = openat(CWD, cache.at.as_path(), flags, Mode::empty()).step("open a cache")?;
+    skeleton::attach(&tree, &at, &cache.at.as_path())?;
+    Ok(None)
 }
 
 /// Starts the first process of a sandbox in a process namespace of its own.

@@ -21,9 +21,11 @@ use rustix::process::{
 use rustix::thread::UnshareFlags;
 
 use super::helper::{SELF_TEST, SUBCOMMAND};
-use super::plan::{InitReport, RunPlan, RunTarget, SandboxLayer, SetupFailure, StepContext as _};
+use super::plan::{
+    InitReport, RunPlan, RunTarget, SandboxLayer, SetupFailure, StepErrorContext as _,
+};
 use super::self_test::PROBE_SOCKET;
-use super::watch::{ResourceWatch, resident_bytes};
+use super::watch::{MeasuredDirs, ResourceWatch, resident_bytes};
 use super::{confine, raw, rootfs, seccomp, wire};
 
 /// The interval at which orphans are reaped and resources are measured.
@@ -71,7 +73,8 @@ fn build(plan: &RunPlan) -> Result<BuiltSandbox, SetupFailure> {
     raw::unshare(kinds)
         .step("create namespaces")
         .map_err(|it| it.in_layer(SandboxLayer::Namespaces))?;
-    let upper = open_upper(plan)?;
+    let upper = plan.upper.as_ref().map(open_measured).transpose()?;
+    let private = plan.measured.iter().map(open_measured).collect::<Result<Vec<_>, _>>()?;
     let lowers = open_lowers(plan)?;
     let workspace = rootfs::enter(plan)
         .map_err(|it| if it.layer.is_some() { it } else { it.in_layer(SandboxLayer::Root) })?;
@@ -83,13 +86,15 @@ fn build(plan: &RunPlan) -> Result<BuiltSandbox, SetupFailure> {
     // A change of credentials may have cleared it.
     set_parent_process_death_signal(Some(Signal::KILL)).step("die with the parent")?;
     let door = open_probe_socket(plan)?;
-    let missing = confine::apply_landlock(plan, upper.as_ref())?;
+    let measured = upper.iter().chain(&private);
+    let missing = confine::apply_landlock(plan, measured)?;
     seccomp::restrict(plan.network).map_err(|step| SetupFailure {
         step,
         errno: None,
         layer: Some(SandboxLayer::Seccomp),
     })?;
-    let watch = ResourceWatch::new(&plan.bounds, upper, lowers, workspace);
+    let dirs = MeasuredDirs { workspace, upper, lowers, private };
+    let watch = ResourceWatch::new(&plan.bounds, dirs);
     Ok(BuiltSandbox { missing, watch, _probe_socket: door })
 }
 
@@ -103,10 +108,9 @@ fn open_probe_socket(plan: &RunPlan) -> Result<Option<UnixListener>, SetupFailur
     }
 }
 
-fn open_upper(plan: &RunPlan) -> Result<Option<OwnedFd>, SetupFailure> {
-    let Some(upper) = &plan.upper else { return Ok(None) };
+fn open_measured(directory: &wire::OsText) -> Result<OwnedFd, SetupFailure> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    openat(CWD, upper.as_path(), flags, Mode::empty()).step("open upper").map(Some)
+    openat(CWD, directory.as_path(), flags, Mode::empty()).step("open a directory to measure")
 }
 
 /// Opens the lower layers, topmost first, for looking up names in them.

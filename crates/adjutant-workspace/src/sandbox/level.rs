@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -10,16 +11,16 @@ use super::holder_client::SandboxHelper;
 use super::output::{BoundedOutput, OutputSink as _, OutputStream};
 use super::plan::{RunTarget, SandboxLayer};
 use super::run::{
-    CancelHandle, NetworkAccess, ProgramEnd, ProgramSpec, ResourceBounds, Sandbox, SandboxConfig,
-    SandboxUnavailable, SandboxWorkspace,
+    CancelHandle, ProgramEnd, ProgramSpec, Sandbox, SandboxConfig, SandboxUnavailable,
+    SandboxWorkspace,
 };
-use super::self_test::LayerFinding;
+use super::self_test::{HOST_PORT, LayerTrialResult};
 
 /// Layers that a person may accept as missing, because the other layers still confine a program.
 const OPTIONAL: [SandboxLayer; 3] =
     [SandboxLayer::PidMax, SandboxLayer::Landlock, SandboxLayer::LandlockScopes];
 
-/// The layers that confine programs.
+/// Whether all layers of the sandbox confine programs on this machine, or which are missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SandboxLevel {
     /// Every layer.
@@ -98,20 +99,19 @@ impl Sandbox {
 
 fn run_self_test(helper: &SandboxHelper) -> Result<SandboxLevel, SandboxUnavailable> {
     let fail = |why: String| SandboxUnavailable { why };
+    // The self-test has a workspace of its own.
+    let workspace = SandboxWorkspace::directory("/");
     let config = SandboxConfig {
-        helper: helper.clone(),
-        // The self-test has a workspace of its own.
-        workspace: SandboxWorkspace::Directory(PathBuf::from("/")),
-        at: PathBuf::from("/work"),
-        grants: Vec::new(),
-        data: Vec::new(),
-        hidden: Vec::new(),
-        network: NetworkAccess::Off,
-        bounds: ResourceBounds::default(),
         may_miss: OPTIONAL.to_vec(),
+        ..SandboxConfig::new(helper.clone(), workspace, "/work")
     };
     let sandbox = Sandbox::without_proof(config, SandboxLevel::Full)?;
+    // The self-test tries to reach this server, which it must not. Connections are never accepted.
+    let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+    let server = server.map_err(|error| fail(format!("cannot listen on loopback: {error}")))?;
+    let port = server.local_addr().map_err(|error| fail(error.to_string()))?.port();
     let mut program = ProgramSpec::new([]);
+    program.environment.push((HOST_PORT.into(), port.to_string().into()));
     program.timeout = Duration::from_secs(30);
     let cancel = CancelHandle::new().map_err(|error| fail(error.to_string()))?;
     let (mut said, mut complaints) = (Vec::new(), BoundedOutput::new(4096));
@@ -126,7 +126,7 @@ fn run_self_test(helper: &SandboxHelper) -> Result<SandboxLevel, SandboxUnavaila
         let said = String::from_utf8_lossy(&complaints.bytes()).into_owned();
         return Err(fail(format!("the self-test ended with {:?}: {said}", ended.end)));
     }
-    let findings: Vec<LayerFinding> =
+    let findings: Vec<LayerTrialResult> =
         serde_json::from_slice(&said).map_err(|error| fail(format!("self-test: {error}")))?;
     level_from_findings(&findings, ended.level.missing())
 }
@@ -134,7 +134,7 @@ fn run_self_test(helper: &SandboxHelper) -> Result<SandboxLevel, SandboxUnavaila
 /// Derives the level from the self-test. A required layer that is in force but was broken means that there is no
 /// sandbox: then nothing can be relied on.
 fn level_from_findings(
-    findings: &[LayerFinding],
+    findings: &[LayerTrialResult],
     missing: &[SandboxLayer],
 ) -> Result<SandboxLevel, SandboxUnavailable> {
     for layer in SandboxLayer::ALL {
@@ -160,9 +160,9 @@ fn level_from_findings(
 mod tests {
     use super::*;
 
-    fn all_held() -> Vec<LayerFinding> {
+    fn all_held() -> Vec<LayerTrialResult> {
         SandboxLayer::ALL
-            .map(|layer| LayerFinding { layer, tried: "it".to_owned(), held: true })
+            .map(|layer| LayerTrialResult { layer, tried: "it".to_owned(), held: true })
             .to_vec()
     }
 
@@ -170,7 +170,7 @@ mod tests {
     fn a_broken_required_layer_means_no_sandbox() {
         for layer in SandboxLayer::ALL {
             let mut findings = all_held();
-            findings.push(LayerFinding { layer, tried: "a trick".to_owned(), held: false });
+            findings.push(LayerTrialResult { layer, tried: "a trick".to_owned(), held: false });
             let judged = level_from_findings(&findings, &[]);
             if OPTIONAL.contains(&layer) {
                 assert_eq!(judged, Ok(SandboxLevel::Reduced(vec![layer])));

@@ -14,6 +14,7 @@ mod holder_client;
 mod init;
 mod level;
 mod output;
+mod pinned_parents;
 mod plan;
 mod raw;
 mod rootfs;
@@ -31,13 +32,14 @@ pub use holder_client::SandboxHelper;
 pub use level::SandboxLevel;
 pub use output::{BoundedOutput, OutputSink, OutputStream};
 pub use plan::SandboxLayer;
-pub(crate) use plan::{HolderPlan, OverlayPlan, SetupFailure, StepContext};
+pub(crate) use plan::{HolderPlan, OverlayPlan, SetupFailure, StepErrorContext};
 pub use raw::close_inherited_files;
 pub(crate) use raw::terminate_with_parent;
 pub(crate) use rootfs::{CREDENTIALS, is_credential_only_as_file};
 pub use run::{
-    CancelHandle, NetworkAccess, ProgramEnd, ProgramSpec, ResourceBounds, RunError, Sandbox,
-    SandboxConfig, SandboxUnavailable, SandboxWorkspace, SandboxedExit,
+    CancelHandle, DirectoryNamespaces, MountedDir, NetworkAccess, ProgramEnd, ProgramSpec,
+    ResourceBounds, RunError, Sandbox, SandboxConfig, SandboxUnavailable, SandboxWorkspace,
+    SandboxedExit,
 };
 pub use unconfined::{UnconfinedExit, UnconfinedRunner};
 pub(crate) use watch::count_entries;

@@ -16,7 +16,7 @@ use super::wire::OsText;
 pub enum SandboxLayer {
     /// Separate user, process, mount, IPC, host name and cgroup namespaces.
     Namespaces,
-    /// A separate network namespace without connection to the outside.
+    /// A separate network namespace with a loopback interface and nothing else.
     Network,
     /// A root directory that contains only what was granted.
     Root,
@@ -28,7 +28,7 @@ pub enum SandboxLayer {
     Privileges,
     /// Landlock rules for files.
     Landlock,
-    /// Landlock rules for TCP, abstract sockets and signals.
+    /// Landlock rules for abstract sockets and signals.
     LandlockScopes,
     /// A seccomp filter for system calls.
     Seccomp,
@@ -62,7 +62,7 @@ impl fmt::Display for SandboxLayer {
             Self::PidMax => "process limit",
             Self::Privileges => "no capabilities",
             Self::Landlock => "Landlock",
-            Self::LandlockScopes => "Landlock for TCP, abstract sockets and signals",
+            Self::LandlockScopes => "Landlock for abstract sockets and signals",
             Self::Seccomp => "system call filter",
             Self::Limits => "resource limits",
         })
@@ -74,6 +74,8 @@ impl fmt::Display for SandboxLayer {
 pub(crate) struct HolderPlan {
     /// The overlay to mount; `None` if the workspace is a plain directory.
     pub(crate) overlay: Option<OverlayPlan>,
+    /// Copy-on-write views of the user's package caches, each with one lower layer.
+    pub(crate) caches: Vec<OverlayPlan>,
     /// Whether programs share the machine's network.
     pub(crate) network: bool,
 }
@@ -118,10 +120,10 @@ impl SetupFailure {
     /// Says whether the mount point of a grant has disappeared or was replaced.
     ///
     /// That happens when it lies in another, read-only grant: creating the mount point fails with EROFS, and
-    /// mounting a directory on a file or the other way round with EINVAL. In each case the sandbox shows less, not
-    /// more.
+    /// mounting a directory on a file or the other way round with EINVAL; a link in its place gives ELOOP. In each
+    /// case the sandbox shows less, not more.
     pub(crate) fn is_mount_point_gone(&self) -> bool {
-        let errnos = [Errno::NOENT, Errno::NOTDIR, Errno::INVAL, Errno::ROFS];
+        let errnos = [Errno::NOENT, Errno::NOTDIR, Errno::INVAL, Errno::ROFS, Errno::LOOP];
         self.errno.is_some_and(|errno| errnos.iter().any(|it| it.raw_os_error() == errno))
     }
 
@@ -145,12 +147,12 @@ impl fmt::Display for SetupFailure {
 }
 
 /// Adds the name of the failed step to an error.
-pub(crate) trait StepContext<T> {
+pub(crate) trait StepErrorContext<T> {
     /// Converts an error and names the step that failed.
     fn step(self, step: &str) -> Result<T, SetupFailure>;
 }
 
-impl<T, E: Into<std::io::Error>> StepContext<T> for Result<T, E> {
+impl<T, E: Into<std::io::Error>> StepErrorContext<T> for Result<T, E> {
     fn step(self, step: &str) -> Result<T, SetupFailure> {
         self.map_err(|error| SetupFailure::new(step, error))
     }
@@ -177,8 +179,15 @@ pub(crate) struct RunPlan {
     pub(crate) environment: Vec<(OsText, OsText)>,
     /// Directories and files mounted read-only at their own paths.
     pub(crate) grants: Vec<OsText>,
-    /// Like `grants`, but nothing there can be executed.
-    pub(crate) data: Vec<OsText>,
+    /// Like `grants`, but at other paths, and nothing there can be executed.
+    pub(crate) data: Vec<BindPlan>,
+    /// Directories of the delegation that programs may write: its home and its temporary files. Without one at
+    /// `/tmp`, `/tmp` is in memory.
+    pub(crate) private: Vec<BindPlan>,
+    /// Copy-on-write caches, from their mount points in the holder's mount namespace.
+    pub(crate) caches: Vec<BindPlan>,
+    /// Files that are shown with other content, if they exist.
+    pub(crate) replaced: Vec<ReplacedFile>,
     /// Paths that are hidden even below a grant.
     pub(crate) hidden: Vec<OsText>,
     pub(crate) network: bool,
@@ -187,8 +196,24 @@ pub(crate) struct RunPlan {
     pub(crate) upper: Option<OsText>,
     /// The overlay's lower directories, lowest first: files in them do not count as added.
     pub(crate) lowers: Vec<OsText>,
+    /// Further directories whose size and entries count.
+    pub(crate) measured: Vec<OsText>,
     /// Layers that the caller accepts as missing.
     pub(crate) may_miss: Vec<SandboxLayer>,
+}
+
+/// A directory, and the path at which programs see it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct BindPlan {
+    pub(crate) from: OsText,
+    pub(crate) at: OsText,
+}
+
+/// A file whose content is replaced inside the sandbox.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ReplacedFile {
+    pub(crate) at: OsText,
+    pub(crate) content: OsText,
 }
 
 /// The program that a sandbox runs.

@@ -5,7 +5,7 @@
 //! fork and exec.
 #![expect(
     unsafe_code,
-    reason = "close_range, mount_setattr, unshare and a session of its own have no safe wrapper"
+    reason = "close_range, mount_setattr, unshare, interface flags and a session of its own have no safe wrapper"
 )]
 
 use std::io;
@@ -77,6 +77,26 @@ pub(crate) fn restrict_mount(
 pub(crate) fn unshare(namespaces: UnshareFlags) -> rustix::io::Result<()> {
     // SAFETY: unshare is unsafe because threads could get different descriptor tables; FILES is never passed here.
     unsafe { rustix::thread::unshare_unsafe(namespaces - UnshareFlags::FILES) }
+}
+
+/// Brings the loopback interface of this network namespace up; the kernel adds 127.0.0.1 and ::1 by itself.
+pub(crate) fn bring_loopback_up() -> io::Result<()> {
+    let socket = rustix::net::socket(
+        rustix::net::AddressFamily::INET,
+        rustix::net::SocketType::DGRAM,
+        None,
+    )?;
+    // SAFETY: all fields are integers or arrays of integers, for which zero is valid.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
+        *to = from.cast_signed();
+    }
+    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+    // SAFETY: the structure has the layout that this request expects and outlives the call.
+    let result = unsafe {
+        libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as libc::Ioctl, &raw const request)
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Starts a command in its own session, without a terminal. The kernel kills it when the starting thread ends.

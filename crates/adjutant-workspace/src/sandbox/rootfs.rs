@@ -1,6 +1,7 @@
 //! The root directory of one program run: the skeleton, the grants, the workspace, and nothing else.
 //!
-//! Invariant: only the workspace, `/tmp` and `/dev/shm` are writable, and every mount ignores set-user-id bits.
+//! Invariant: only the workspace, the private directories, the caches, `/tmp` and `/dev/shm` are writable; nothing
+//! is created by following a link; and every mount ignores set-user-id bits.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -16,10 +17,14 @@ use rustix::mount::{
 };
 use rustix::process::{fchdir, pivot_root};
 
-use super::plan::{RunPlan, RunTarget, SandboxLayer, SetupFailure, StepContext as _};
+use super::pinned_parents::PinnedParents;
+use super::plan::{
+    BindPlan, ReplacedFile, RunPlan, RunTarget, SandboxLayer, SetupFailure, StepErrorContext as _,
+};
 use super::raw::{MountAttributes, restrict_mount};
 use super::skeleton::{
-    DATA, LOCKED, MountPiece, NewRoot, QUIET, add_piece, attach, below_root, clone_tree, new_tmpfs,
+    DATA, LOCKED, MountPiece, MountRole, NewRoot, QUIET, add_piece, attach, below_root, clone_tree,
+    new_tmpfs,
 };
 
 /// Files and directories that hold credentials wherever they lie, given as the last components of a path.
@@ -92,12 +97,33 @@ pub(crate) const ONLY_LANDLOCK: &str = "/.adjutant-only-landlock";
 
 /// Builds the root, enters it, and opens the workspace's directory.
 pub(crate) fn enter(plan: &RunPlan) -> Result<OwnedFd, SetupFailure> {
-    let at = below_root(&plan.at.as_path());
-    let workspace = match plan.start {
-        RunTarget::Program(_) => clone_tree(&plan.workspace.as_path(), QUIET),
-        RunTarget::SelfTest => self_test_workspace(),
-    };
-    let workspace = workspace.step("open the workspace")?;
+    // Every source is opened before anything is mounted.
+    let pieces = open_sources(plan)?;
+    let new = NewRoot::of_namespace()?;
+    // Before the other mounts, which may lie below these.
+    if !plan.private.iter().any(|it| it.at.as_path() == Path::new("/tmp")) {
+        new.attach_tmpfs("tmp", plan.bounds.tmp_bytes)?;
+    }
+    new.attach_tmpfs("dev/shm", plan.bounds.tmp_bytes)?;
+    let covers = new.attach_and_cover(pieces, plan)?;
+    if matches!(plan.start, RunTarget::SelfTest) {
+        new.attach_tmpfs(ONLY_LANDLOCK.trim_start_matches('/'), 64 << 10)?;
+    }
+    new.mount_proc(plan)?;
+    new.guard_git(&below_root(&plan.at.as_path()))?;
+    for file in &plan.replaced {
+        new.replace_file(file)?;
+    }
+    for cover in covers {
+        lock_cover(&cover)?;
+    }
+    new.become_root()?;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    openat(CWD, plan.at.as_path(), flags, Mode::empty()).step("open the workspace inside")
+}
+
+/// Opens everything that is mounted: what is shown read-only, the caches, the private directories, the workspace.
+fn open_sources(plan: &RunPlan) -> Result<Vec<MountPiece>, SetupFailure> {
     let mut pieces = Vec::new();
     if plan.network {
         // Often a link into /run, which is not mounted; its content is.
@@ -106,30 +132,31 @@ pub(crate) fn enter(plan: &RunPlan) -> Result<OwnedFd, SetupFailure> {
     for grant in &plan.grants {
         add_piece(&resolve_links(&grant.as_path()), LOCKED, &mut pieces)?;
     }
-    for data in &plan.data {
-        add_piece(&resolve_links(&data.as_path()), DATA, &mut pieces)?;
+    for BindPlan { from, at } in &plan.data {
+        let before = pieces.len();
+        add_piece(&resolve_links(&from.as_path()), DATA, &mut pieces)?;
+        pieces[before..].iter_mut().for_each(|piece| piece.at = below_root(&at.as_path()));
     }
-    if matches!(plan.start, RunTarget::SelfTest) {
-        let tree = helper_tree().step("show the helper")?;
-        pieces.push(MountPiece { at: below_root(Path::new(SELF_TEST_AT)), tree, directory: false });
+    let own = plan.caches.iter().map(|it| (it, MountRole::Cache));
+    for (BindPlan { from, at }, role) in
+        own.chain(plan.private.iter().map(|it| (it, MountRole::Own)))
+    {
+        let tree = clone_tree(&from.as_path(), QUIET).step("open a private directory")?;
+        pieces.push(MountPiece { at: below_root(&at.as_path()), tree, directory: true, role });
     }
-    let new = NewRoot::of_namespace()?;
-    // Before the grants, which may lie below `/tmp`.
-    new.attach_tmpfs("tmp", plan.bounds.tmp_bytes)?;
-    let covers = new.attach_and_cover(pieces, plan)?;
-    new.attach_tmpfs("dev/shm", plan.bounds.tmp_bytes)?;
-    if matches!(plan.start, RunTarget::SelfTest) {
-        new.attach_tmpfs(ONLY_LANDLOCK.trim_start_matches('/'), 64 << 10)?;
-    }
-    new.mount_proc(plan)?;
-    new.attach_piece(&MountPiece { at: at.clone(), tree: workspace, directory: true })?;
-    new.guard_git(&at)?;
-    for cover in covers {
-        lock_cover(&cover)?;
-    }
-    new.become_root()?;
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    openat(CWD, plan.at.as_path(), flags, Mode::empty()).step("open the workspace inside")
+    let workspace = match plan.start {
+        RunTarget::Program(_) => clone_tree(&plan.workspace.as_path(), QUIET),
+        RunTarget::SelfTest => {
+            let tree = helper_tree().step("show the helper")?;
+            let at = below_root(Path::new(SELF_TEST_AT));
+            pieces.push(MountPiece { at, tree, directory: false, role: MountRole::Granted });
+            self_test_workspace()
+        }
+    };
+    let tree = workspace.step("open the workspace")?;
+    let at = below_root(&plan.at.as_path());
+    pieces.push(MountPiece { at, tree, directory: true, role: MountRole::Own });
+    Ok(pieces)
 }
 
 /// Changes to the directory `cwd` beneath the workspace, resolved from its handle.
@@ -206,7 +233,7 @@ impl NewRoot {
         attach(&proc, &self.ensure_directory(Path::new("proc"))?, Path::new("proc"))
     }
 
-    /// Attaches the grants, and covers what must stay hidden in them: the paths of the plan, and credentials.
+    /// Attaches all mounts, and covers what must stay hidden in them: the paths of the plan, and credentials.
     ///
     /// Parents come first: a home directory can be hidden below one grant and contain another. Returns the covers.
     fn attach_and_cover(
@@ -214,27 +241,58 @@ impl NewRoot {
         pieces: Vec<MountPiece>,
         plan: &RunPlan,
     ) -> Result<Vec<OwnedFd>, SetupFailure> {
-        let shown: Vec<PathBuf> = pieces.iter().map(|piece| piece.at.clone()).collect();
+        let is_own = |at: &Path| pieces.iter().any(|it| it.role == MountRole::Own && at == it.at);
+        let workspace = below_root(&plan.at.as_path());
+        let hidden = plan.hidden.iter().map(|hidden| below_root(&resolve_links(&hidden.as_path())));
+        // A private directory replaces what is hidden at its path, and the workspace replaces the user's checkout.
+        let hidden: Vec<PathBuf> =
+            hidden.filter(|at| !is_own(at) && !at.starts_with(&workspace)).collect();
+        let shown = pieces.iter().filter(|piece| piece.role != MountRole::Own);
+        let secrets: Vec<PathBuf> = shown
+            .flat_map(|it| {
+                CREDENTIALS.iter().chain(&CREDENTIALS_AT_TOP).map(|name| it.at.join(name))
+            })
+            .collect();
         let mut steps: Vec<(PathBuf, Option<MountPiece>)> =
             pieces.into_iter().map(|piece| (piece.at.clone(), Some(piece))).collect();
-        let hidden = plan.hidden.iter().map(|hidden| below_root(&resolve_links(&hidden.as_path())));
-        let secrets = shown
-            .iter()
-            .flat_map(|at| CREDENTIALS.iter().chain(&CREDENTIALS_AT_TOP).map(|name| at.join(name)));
-        steps.extend(hidden.chain(secrets).map(|at| (at, None)));
+        steps.extend(hidden.into_iter().chain(secrets).map(|at| (at, None)));
         steps.sort_by_key(|(at, _)| at.components().count());
-        let mut covers = Vec::new();
+        let (mut covers, mut pins) = (Vec::new(), PinnedParents::new());
         for (at, step) in steps {
-            match step {
-                Some(piece) => match self.attach_piece(&piece) {
-                    // Its mount point lay in another grant and was removed meanwhile.
-                    Err(failure) if failure.is_mount_point_gone() => {}
-                    placed => placed?,
-                },
-                None => covers.extend(self.cover(&at)?),
+            let Some(piece) = step else {
+                covers.extend(self.cover(&at)?);
+                continue;
+            };
+            match pins.pin(self, &at).and_then(|()| self.attach_piece(&piece)) {
+                // Its mount point lay in another mount and was removed or replaced meanwhile.
+                Err(failure) if piece.role != MountRole::Own && failure.is_mount_point_gone() => {}
+                placed => placed?,
+            }
+            if piece.role != MountRole::Granted {
+                pins.add_writable(at);
             }
         }
         Ok(covers)
+    }
+
+    /// Shows a file with other content; a file that does not exist stays absent. A link stays as it is: commands see its
+    /// target only if that is shown, too.
+    fn replace_file(&self, file: &ReplacedFile) -> Result<(), SetupFailure> {
+        let at = below_root(&file.at.as_path());
+        let there = match self.open_exactly(&at, OFlags::empty()) {
+            Ok(there) => there,
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS | Errno::LOOP) => return Ok(()),
+            Err(errno) => {
+                return Err(SetupFailure::new(format!("replace {}", at.display()), errno));
+            }
+        };
+        let content = file.content.as_os();
+        let memory = new_tmpfs(content.len() as u64 + (64 << 10), "755").step("replace a file")?;
+        let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
+        let copy =
+            openat(&memory, "file", flags, Mode::from_raw_mode(0o444)).step("replace a file")?;
+        File::from(copy).write_all(content.as_encoded_bytes()).step("replace a file")?;
+        attach(&detach_read_only(&memory, "file").step("replace a file")?, &there, &at)
     }
 
     /// Covers a file or directory with an empty one, if it exists.

@@ -21,10 +21,11 @@ use super::holder_client::{NamespaceHolder, SandboxHelper};
 use super::level::{self, SandboxLevel};
 use super::output::OutputSink;
 use super::plan::{
-    BoundsPlan, HolderPlan, InitReport, RunPlan, RunTarget, SandboxLayer, SetupFailure,
+    BindPlan, BoundsPlan, HolderPlan, InitReport, ReplacedFile, RunPlan, RunTarget, SandboxLayer,
+    SetupFailure,
 };
 use super::wire::{self, OsText};
-use crate::overlay::MountedOverlay;
+use crate::overlay::{CacheLayers, MountedOverlay};
 
 /// Replaces timeouts that `Instant` cannot represent: thirty years.
 pub(super) const FOREVER: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
@@ -35,13 +36,78 @@ pub enum SandboxWorkspace {
     /// A mounted overlay.
     Overlay(Arc<MountedOverlay>),
     /// A plain directory.
-    Directory(PathBuf),
+    Directory {
+        /// Its path.
+        path: PathBuf,
+        /// Namespaces that several sandboxes share; `None` to create them for this sandbox, without caches.
+        namespaces: Option<Arc<DirectoryNamespaces>>,
+    },
+}
+
+impl SandboxWorkspace {
+    /// A plain directory, with namespaces for one sandbox only.
+    #[must_use]
+    pub fn directory(path: impl Into<PathBuf>) -> Self {
+        Self::Directory { path: path.into(), namespaces: None }
+    }
+}
+
+/// The namespaces in which programs run if the workspace is a plain directory, with the caches mounted in them.
+#[derive(Debug)]
+pub struct DirectoryNamespaces {
+    holder: NamespaceHolder,
+    network: NetworkAccess,
+    caches: Vec<CacheLayers>,
+}
+
+impl DirectoryNamespaces {
+    /// Creates namespaces and mounts the caches in them.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses, or the helper does not work.
+    pub fn create(
+        helper: &SandboxHelper,
+        network: NetworkAccess,
+        caches: Vec<CacheLayers>,
+    ) -> Result<Self, SandboxUnavailable> {
+        let say = |why: String| SandboxUnavailable { why };
+        let plans = caches.iter().map(CacheLayers::plan).collect();
+        let is_granted = network == NetworkAccess::Granted;
+        let plan = HolderPlan { overlay: None, caches: plans, network: is_granted };
+        let (holder, answer) =
+            NamespaceHolder::start(helper, &plan).map_err(|error| say(error.to_string()))?;
+        answer.map_err(|failure| say(failure.to_string()))?;
+        Ok(Self { holder, network, caches })
+    }
+}
+
+/// A directory, and the path at which programs see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountedDir {
+    /// The directory.
+    pub from: PathBuf,
+    /// The absolute path inside the sandbox.
+    pub at: PathBuf,
+}
+
+impl MountedDir {
+    /// Shows a directory at its own path.
+    #[must_use]
+    pub fn in_place(path: impl Into<PathBuf>) -> Self {
+        let path = path.into();
+        Self { from: path.clone(), at: path }
+    }
+
+    fn plan(&self) -> BindPlan {
+        BindPlan { from: OsText::new(&self.from), at: OsText::new(&self.at) }
+    }
 }
 
 /// Whether programs may use the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NetworkAccess {
-    /// No network, not even loopback.
+    /// A private loopback interface, through which nothing outside can be reached.
     Off,
     /// The machine's own network, which a person granted.
     Granted,
@@ -72,7 +138,7 @@ pub struct ResourceBounds {
     pub entries: u64,
     /// Files and directories in the workspace before any is added.
     pub base_entries: u64,
-    /// The size of `/tmp`, which is in memory.
+    /// The size of `/dev/shm`, and of `/tmp` where it is in memory.
     pub tmp_bytes: u64,
     /// Processes and threads at a time. The kernel accepts no less than 301.
     pub processes: u32,
@@ -106,12 +172,23 @@ pub struct SandboxConfig {
     pub workspace: SandboxWorkspace,
     /// The absolute path of the workspace inside the sandbox.
     pub at: PathBuf,
+    /// The directory in the workspace to which the working directories of programs are relative.
+    pub start: PathBuf,
     /// Toolchains and caches, mounted read-only at their own paths; credentials in them are covered.
     ///
     /// Paths that do not exist are skipped. A program can still connect to a socket on a read-only mount.
     pub grants: Vec<PathBuf>,
-    /// Mounted like a grant, but nothing there can be executed.
-    pub data: Vec<PathBuf>,
+    /// Mounted read-only like a grant, but at other paths, and nothing there can be executed.
+    pub data: Vec<MountedDir>,
+    /// Directories that programs may write besides the workspace: the private home directory and `/tmp`. Without a
+    /// directory for it, `/tmp` is in memory and empty in every run.
+    pub private: Vec<MountedDir>,
+    /// Files that are shown with other content, if they exist, such as settings without their passwords.
+    pub replaced: Vec<(PathBuf, OsString)>,
+    /// Directories that come before the system's in `PATH`.
+    pub path: Vec<PathBuf>,
+    /// Environment variables that toolchains need.
+    pub variables: Vec<(OsString, OsString)>,
     /// Covered even below a grant: the home directory, the state directory, the user's checkout.
     pub hidden: Vec<PathBuf>,
     /// Whether programs may use the network.
@@ -122,12 +199,35 @@ pub struct SandboxConfig {
     pub may_miss: Vec<SandboxLayer>,
 }
 
+impl SandboxConfig {
+    /// Returns a configuration that shows programs only the workspace, at the absolute path `at`.
+    #[must_use]
+    pub fn new(helper: SandboxHelper, workspace: SandboxWorkspace, at: impl Into<PathBuf>) -> Self {
+        Self {
+            helper,
+            workspace,
+            at: at.into(),
+            start: PathBuf::new(),
+            grants: Vec::new(),
+            data: Vec::new(),
+            private: Vec::new(),
+            replaced: Vec::new(),
+            path: Vec::new(),
+            variables: Vec::new(),
+            hidden: Vec::new(),
+            network: NetworkAccess::Off,
+            bounds: ResourceBounds::default(),
+            may_miss: Vec::new(),
+        }
+    }
+}
+
 /// A program to run.
 #[derive(Clone, Debug)]
 pub struct ProgramSpec {
     /// The program and its arguments.
     pub words: Vec<OsString>,
-    /// Its working directory, relative to the workspace.
+    /// Its working directory, relative to [`SandboxConfig::start`].
     pub directory: PathBuf,
     /// Its whole environment.
     pub environment: Vec<(OsString, OsString)>,
@@ -274,7 +374,6 @@ impl CancelHandle {
 #[derive(Debug)]
 pub struct Sandbox {
     config: SandboxConfig,
-    own_holder: Option<NamespaceHolder>,
     level: SandboxLevel,
 }
 
@@ -292,18 +391,23 @@ impl Sandbox {
 
     /// Creates a sandbox without proving its layers; the self-test itself uses this.
     pub(crate) fn without_proof(
-        config: SandboxConfig,
+        mut config: SandboxConfig,
         level: SandboxLevel,
     ) -> Result<Self, SandboxUnavailable> {
-        let own_holder = match &config.workspace {
-            SandboxWorkspace::Overlay(mounted) if mounted.layers().network != config.network => {
-                let why = "the overlay was mounted with another network setting".to_owned();
-                return Err(SandboxUnavailable { why });
+        let network = match &mut config.workspace {
+            SandboxWorkspace::Overlay(mounted) => mounted.layers().network,
+            SandboxWorkspace::Directory { namespaces: Some(namespaces), .. } => namespaces.network,
+            SandboxWorkspace::Directory { namespaces: missing @ None, .. } => {
+                let made = DirectoryNamespaces::create(&config.helper, config.network, Vec::new())?;
+                *missing = Some(Arc::new(made));
+                config.network
             }
-            SandboxWorkspace::Overlay(_) => None,
-            SandboxWorkspace::Directory(_) => Some(start_holder(&config)?),
         };
-        Ok(Self { config, own_holder, level })
+        if network != config.network {
+            let why = "the workspace was set up with another network setting".to_owned();
+            return Err(SandboxUnavailable { why });
+        }
+        Ok(Self { config, level })
     }
 
     /// Returns the configuration.
@@ -362,33 +466,42 @@ impl Sandbox {
     }
 
     fn plan(&self, start: RunTarget, program: &ProgramSpec) -> RunPlan {
-        let SandboxConfig {
-            workspace,
-            at,
-            grants,
-            data,
-            hidden,
-            network,
-            bounds,
-            may_miss,
-            helper: _,
-        } = &self.config;
-        let (workspace, layers) = match workspace {
-            SandboxWorkspace::Overlay(mounted) => (&mounted.layers().at, Some(mounted.layers())),
-            SandboxWorkspace::Directory(path) => (path, None),
+        let config = &self.config;
+        let bounds = &config.bounds;
+        let (workspace, layers, caches) = match &config.workspace {
+            SandboxWorkspace::Overlay(mounted) => {
+                (&mounted.layers().at, Some(mounted.layers()), mounted.layers().caches.as_slice())
+            }
+            SandboxWorkspace::Directory { path, namespaces } => {
+                (path, None, namespaces.as_ref().map_or(&[][..], |it| it.caches.as_slice()))
+            }
         };
         let lowers = layers.map_or(&[][..], |layers| &layers.lowers);
         let pair = |(name, value): &(OsString, OsString)| (OsText::new(name), OsText::new(value));
+        let cache =
+            |it: &CacheLayers| BindPlan { from: OsText::new(&it.at), at: OsText::new(&it.cache) };
+        let private = config.private.iter().map(|it| &it.from);
+        let measured = private.chain(caches.iter().map(|it| &it.upper)).map(OsText::new);
         RunPlan {
             workspace: OsText::new(workspace),
-            at: OsText::new(at),
-            cwd: OsText::new(&program.directory),
+            at: OsText::new(&config.at),
+            cwd: OsText::new(config.start.join(&program.directory)),
             start,
             environment: program.environment.iter().map(pair).collect(),
-            grants: grants.iter().map(OsText::new).collect(),
-            data: data.iter().map(OsText::new).collect(),
-            hidden: hidden.iter().map(OsText::new).collect(),
-            network: *network == NetworkAccess::Granted,
+            grants: config.grants.iter().map(OsText::new).collect(),
+            data: config.data.iter().map(MountedDir::plan).collect(),
+            private: config.private.iter().map(MountedDir::plan).collect(),
+            caches: caches.iter().map(cache).collect(),
+            replaced: config
+                .replaced
+                .iter()
+                .map(|(at, content)| ReplacedFile {
+                    at: OsText::new(at),
+                    content: OsText::new(content),
+                })
+                .collect(),
+            hidden: config.hidden.iter().map(OsText::new).collect(),
+            network: config.network == NetworkAccess::Granted,
             bounds: BoundsPlan {
                 memory_bytes: bounds.memory_bytes,
                 disk_bytes: bounds.disk_bytes,
@@ -401,14 +514,17 @@ impl Sandbox {
             },
             upper: layers.map(|layers| OsText::new(&layers.upper)),
             lowers: lowers.iter().map(OsText::new).collect(),
-            may_miss: may_miss.clone(),
+            measured: measured.collect(),
+            may_miss: config.may_miss.clone(),
         }
     }
 
     fn holder(&self) -> Option<&NamespaceHolder> {
         match &self.config.workspace {
             SandboxWorkspace::Overlay(mounted) => Some(mounted.holder()),
-            SandboxWorkspace::Directory(_) => self.own_holder.as_ref(),
+            SandboxWorkspace::Directory { namespaces, .. } => {
+                namespaces.as_ref().map(|it| &it.holder)
+            }
         }
     }
 
@@ -425,14 +541,6 @@ impl Sandbox {
         let streams = [Some(File::from(out)), Some(File::from(err))];
         Ok(RunningCall { control, process, streams, report: None, missing: Vec::new() })
     }
-}
-
-fn start_holder(config: &SandboxConfig) -> Result<NamespaceHolder, SandboxUnavailable> {
-    let say = |why: String| SandboxUnavailable { why };
-    let plan = HolderPlan { overlay: None, network: config.network == NetworkAccess::Granted };
-    let (holder, answer) =
-        NamespaceHolder::start(&config.helper, &plan).map_err(|error| say(error.to_string()))?;
-    answer.map(|_| holder).map_err(|failure| say(failure.to_string()))
 }
 
 pub(super) fn check_program(program: &ProgramSpec) -> Result<(), RunError> {

@@ -148,7 +148,8 @@ pub(crate) fn restrict(network: bool) -> Result<(), String> {
     let refused = refused_calls(network).and_then(|rules| compile(rules, libc::EPERM));
     let refused = refused.map_err(|error| error.to_string())?;
     // One combined program: the kernel simulates each filter for every system call number when it is installed.
-    let program = [absent_calls_filter(), refused].concat();
+    let sockets = if network { Vec::new() } else { loopback_sockets_filter() };
+    let program = [absent_calls_filter(), sockets, refused].concat();
     apply_filter(&program).map_err(|error| error.to_string())
 }
 
@@ -164,13 +165,11 @@ fn refused_calls(
         cloning.push(rule(0, SeccompCmpOp::MaskedEq(flag), &[flag])?);
     }
     rules.insert(libc::SYS_clone, cloning);
-    let mut families = vec![libc::AF_UNIX];
     if network {
-        families.extend([libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK]);
+        let families = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+        let families = families.map(|family| u64::from(family.unsigned_abs()));
+        rules.insert(libc::SYS_socket, vec![rule(0, SeccompCmpOp::Ne, &families)?]);
     }
-    let families: Vec<u64> =
-        families.into_iter().map(|family| u64::from(family.unsigned_abs())).collect();
-    rules.insert(libc::SYS_socket, vec![rule(0, SeccompCmpOp::Ne, &families)?]);
     let mut typing = Vec::new();
     for request in TERMINAL_REQUESTS {
         typing.push(rule(1, SeccompCmpOp::Eq, &[request])?);
@@ -233,4 +232,49 @@ fn absent_calls_filter() -> BpfProgram {
         program.extend([compare(libc::BPF_JEQ, number), refuse()]);
     }
     program
+}
+
+/// Lets `socket` open what the private loopback needs: Unix sockets, TCP and UDP over IPv4 and IPv6, and netlink for
+/// listing interfaces and routes. Other sockets fail with the error that a kernel without them would give.
+fn loopback_sockets_filter() -> BpfProgram {
+    // The low halves of the system call's three arguments in `struct seccomp_data`.
+    const FAMILY: u32 = 16;
+    const KIND: u32 = 24;
+    const PROTOCOL: u32 = 32;
+    let step = |code: u32, jt, jf, k| sock_filter { code: code as u16, jt, jf, k };
+    let load = |offset| step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, offset);
+    let skip_if = |number: libc::c_int, steps| {
+        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, steps, 0, number.unsigned_abs())
+    };
+    let refuse = |errno: libc::c_int| {
+        let action = u32::from(SeccompAction::Errno(errno.unsigned_abs()));
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, action)
+    };
+    let call = u32::try_from(libc::SYS_socket).unwrap_or(u32::MAX);
+    // Each number counts the steps that are skipped; the last step is followed by the next filter.
+    vec![
+        load(0),
+        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 19, call),
+        load(FAMILY),
+        skip_if(libc::AF_UNIX, 17),
+        skip_if(libc::AF_INET, 3),
+        skip_if(libc::AF_INET6, 2),
+        skip_if(libc::AF_NETLINK, 11),
+        refuse(libc::EAFNOSUPPORT),
+        // IPv4 and IPv6: the kind without the flags for close-on-exec and non-blocking.
+        load(KIND),
+        step(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 0, 0, 0xf),
+        skip_if(libc::SOCK_STREAM, 2),
+        skip_if(libc::SOCK_DGRAM, 1),
+        refuse(libc::EPROTONOSUPPORT),
+        load(PROTOCOL),
+        skip_if(0, 6),
+        skip_if(libc::IPPROTO_TCP, 5),
+        skip_if(libc::IPPROTO_UDP, 4),
+        refuse(libc::EPROTONOSUPPORT),
+        // Netlink.
+        load(PROTOCOL),
+        skip_if(libc::NETLINK_ROUTE, 1),
+        refuse(libc::EPERM),
+    ]
 }

@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixStream};
 
@@ -10,16 +11,19 @@ use rustix::process::{Resource, getppid, getrlimit};
 use rustix::thread::UnshareFlags;
 use serde::{Deserialize, Serialize};
 
-use super::plan::{SandboxLayer, SetupFailure, StepContext as _};
+use super::plan::{SandboxLayer, SetupFailure, StepErrorContext as _};
 use super::raw;
 use super::rootfs::ONLY_LANDLOCK;
 
 /// The name of the abstract socket that only Landlock protects.
 pub(crate) const PROBE_SOCKET: &str = "adjutant-self-test";
 
+/// The variable with the port on which the engine listens outside during the self-test.
+pub(crate) const HOST_PORT: &str = "ADJUTANT_SELF_TEST_PORT";
+
 /// The result of one trial: whether the layer prevented it. A layer has several trials.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct LayerFinding {
+pub(crate) struct LayerTrialResult {
     pub(crate) layer: SandboxLayer,
     /// What was tried; completes the sentence "… did not prevent …".
     pub(crate) tried: String,
@@ -31,12 +35,14 @@ type LayerTrial = (SandboxLayer, &'static str, fn() -> bool);
 
 /// Runs all trials and prints the results as JSON.
 pub(crate) fn self_test() -> Result<(), SetupFailure> {
-    let trials: [LayerTrial; 21] = [
+    let trials: [LayerTrial; 23] = [
         (SandboxLayer::Namespaces, "seeing processes outside", sees_other_processes),
         (SandboxLayer::Namespaces, "having a parent outside", || {
             getppid().is_some_and(|it| !it.is_init())
         }),
-        (SandboxLayer::Network, "seeing a network device", sees_network),
+        (SandboxLayer::Network, "seeing a network device besides loopback", sees_network),
+        (SandboxLayer::Network, "having a route", has_route),
+        (SandboxLayer::Network, "connecting to a server on the host", reaches_host),
         (SandboxLayer::Root, "writing to /usr", || writes("/usr/adjutant-self-test")),
         (SandboxLayer::Root, "writing to /etc", || writes("/etc/adjutant-self-test")),
         (SandboxLayer::Root, "writing to the root", || writes("/adjutant-self-test")),
@@ -66,13 +72,14 @@ pub(crate) fn self_test() -> Result<(), SetupFailure> {
         (SandboxLayer::Seccomp, "creating a user namespace", || {
             raw::unshare(UnshareFlags::NEWUSER).is_ok()
         }),
-        (SandboxLayer::Seccomp, "opening an internet socket", || {
-            socket(AddressFamily::INET, SocketType::DGRAM, None).is_ok()
+        (SandboxLayer::Seccomp, "listening to kernel events", || {
+            let events = Some(rustix::net::netlink::KOBJECT_UEVENT);
+            socket(AddressFamily::NETLINK, SocketType::DGRAM, events).is_ok()
         }),
     ];
-    let findings: Vec<LayerFinding> = trials
+    let findings: Vec<LayerTrialResult> = trials
         .into_iter()
-        .map(|(layer, tried, broken)| LayerFinding {
+        .map(|(layer, tried, broken)| LayerTrialResult {
             layer,
             tried: tried.to_owned(),
             held: !broken(),
@@ -82,6 +89,7 @@ pub(crate) fn self_test() -> Result<(), SetupFailure> {
     // The workspace must be writable; otherwise the trials above could fail for the wrong reason.
     File::create("usable").step("write in the workspace")?;
     File::create("/tmp/usable").step("write in /tmp")?;
+    use_loopback().step("use the loopback interface")?;
     std::io::stdout().write_all(&text).step("findings")
 }
 
@@ -122,6 +130,30 @@ fn sees_other_processes() -> bool {
 fn sees_network() -> bool {
     let devices = read("/proc/self/net/dev").unwrap_or_else(|| "unreadable:".to_owned());
     devices.lines().filter_map(|line| line.split_once(':')).any(|(name, _)| name.trim() != "lo")
+}
+
+/// Every IPv4 route counts. The kernel lists IPv6 routes of the loopback interface, which lead nowhere else.
+fn has_route() -> bool {
+    let unreadable = || "\nunreadable".to_owned();
+    let routes = read("/proc/self/net/route").unwrap_or_else(unreadable);
+    let routes6 = read("/proc/self/net/ipv6_route").unwrap_or_default();
+    routes.lines().nth(1).is_some() || routes6.lines().any(|line| !line.trim_end().ends_with(" lo"))
+}
+
+/// Connects to the port on which the engine listens outside, on the same address.
+fn reaches_host() -> bool {
+    let port = std::env::var(HOST_PORT).ok().and_then(|port| port.parse::<u16>().ok());
+    let Some(port) = port else { return true };
+    let reached = TcpStream::connect((Ipv4Addr::LOCALHOST, port));
+    // Any other error means that loopback does not work here, which proves nothing.
+    reached.err().is_none_or(|error| error.kind() != std::io::ErrorKind::ConnectionRefused)
+}
+
+/// Connects to a server in the sandbox itself, as tests do.
+fn use_loopback() -> std::io::Result<()> {
+    let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    TcpStream::connect(server.local_addr()?)?;
+    server.accept().map(|_| ())
 }
 
 fn only_landlock() -> bool {

@@ -3,10 +3,13 @@
 //! The holder builds it once, mounted over a directory that sandboxes do not need; the mount namespace of each run
 //! has a copy. Every source is opened and restricted while it is detached, and only then attached.
 //!
-//! Invariant: nothing in it is writable, and every mount ignores set-user-id bits.
+//! A [`MountPiece`] is one mount of a sandbox's root, here or in `rootfs`; its [`MountRole`] says whether it is writable
+//! and whether a sandbox can do without it.
+//!
+//! Invariant: nothing in the skeleton is writable, and every mount ignores set-user-id bits.
 
 use std::ffi::OsStr;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
@@ -21,7 +24,7 @@ use rustix::mount::{
     fsconfig_set_string, fsmount, fsopen, move_mount, open_tree,
 };
 
-use super::plan::{SetupFailure, StepContext as _};
+use super::plan::{SetupFailure, StepErrorContext as _};
 use super::raw::{MountAttributes, restrict_mount};
 
 /// System directories that are mounted if they exist. A link is copied as a link.
@@ -40,7 +43,6 @@ const ETC: [&str; 37] = [
     "gai.conf",
     "group",
     "host.conf",
-    "hosts",
     "java-17-openjdk",
     "java-21-openjdk",
     "ld.so.cache",
@@ -50,6 +52,7 @@ const ETC: [&str; 37] = [
     "locale.alias",
     "locale.conf",
     "magic",
+    "maven",
     "mime.types",
     "nsswitch.conf",
     "os-release",
@@ -84,15 +87,34 @@ pub(crate) struct MountPiece {
     pub(crate) at: PathBuf,
     pub(crate) tree: OwnedFd,
     pub(crate) directory: bool,
+    pub(crate) role: MountRole,
 }
 
-/// A root under construction.
+/// What a mount is for: whether programs can write to it, and whether a sandbox can do without it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MountRole {
+    /// Shown read-only; left out if its mount point is gone, so that the sandbox shows less.
+    Granted,
+    /// Writable; left out like a grant.
+    Cache,
+    /// The workspace or a private directory: writable, and without it no program is started.
+    Own,
+}
+
+/// The root directory of a sandbox while it is being built.
 pub(crate) struct NewRoot {
     pub(crate) root: OwnedFd,
 }
 
-/// Builds the skeleton and mounts it in this mount namespace.
-pub(crate) fn build() -> Result<(), SetupFailure> {
+/// The host name inside; `/etc/hosts` resolves it.
+pub(crate) const HOST_NAME: &str = "sandbox";
+
+/// The addresses that a program finds without a network.
+const LOOPBACK_HOSTS: &str =
+    "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n127.0.0.1 ";
+
+/// Builds the skeleton and mounts it in this mount namespace. With `network`, names resolve as they do outside.
+pub(crate) fn build(network: bool) -> Result<(), SetupFailure> {
     let mut pieces = Vec::new();
     let mut links = Vec::new();
     for path in SYSTEM {
@@ -115,6 +137,7 @@ pub(crate) fn build() -> Result<(), SetupFailure> {
     for piece in pieces {
         new.attach_piece(&piece)?;
     }
+    new.write_hosts(network)?;
     new.attach_devices(devices)
 }
 
@@ -169,7 +192,7 @@ pub(crate) fn add_piece(
     // The clone is examined, because the path may have been replaced meanwhile.
     let stat = fstat(&tree).step("examine a mount")?;
     let directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
-    pieces.push(MountPiece { at: below_root(path), tree, directory });
+    pieces.push(MountPiece { at: below_root(path), tree, directory, role: MountRole::Granted });
     Ok(())
 }
 
@@ -204,10 +227,20 @@ impl NewRoot {
         openat2(&self.root, path, flags | OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), inside)
     }
 
-    /// Opens the directory at `path`, creating it if it is missing.
+    /// Opens `path` in the new root without following any link.
+    ///
+    /// Mount points are opened this way: a program may have put a link into a directory that later runs see.
+    pub(crate) fn open_exactly(&self, path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let inside =
+            ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS;
+        openat2(&self.root, path, flags | OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), inside)
+    }
+
+    /// Opens the directory at `path`, creating it if it is missing. No link is followed.
     pub(crate) fn ensure_directory(&self, path: &Path) -> Result<OwnedFd, SetupFailure> {
         let say = |errno| SetupFailure::new(format!("make {}", path.display()), errno);
-        match (self.open(path, OFlags::DIRECTORY), path.parent(), path.file_name()) {
+        match (self.open_exactly(path, OFlags::DIRECTORY), path.parent(), path.file_name()) {
             (Ok(there), ..) => Ok(there),
             (Err(Errno::NOENT), Some(parent), Some(name)) => {
                 let parent = self.ensure_directory(parent)?;
@@ -216,22 +249,22 @@ impl NewRoot {
                     Ok(()) | Err(Errno::EXIST) => {}
                     Err(errno) => return Err(say(errno)),
                 }
-                self.open(path, OFlags::DIRECTORY).map_err(say)
+                self.open_exactly(path, OFlags::DIRECTORY).map_err(say)
             }
             (Err(errno), ..) => Err(say(errno)),
         }
     }
 
-    /// Opens the file at `path`, creating it empty if it is missing.
+    /// Opens the file at `path`, creating it empty if it is missing. No link is followed.
     fn ensure_file(&self, path: &Path) -> Result<OwnedFd, SetupFailure> {
         let say = |errno| SetupFailure::new(format!("make {}", path.display()), errno);
-        match (self.open(path, OFlags::empty()), path.parent(), path.file_name()) {
+        match (self.open_exactly(path, OFlags::empty()), path.parent(), path.file_name()) {
             (Ok(there), ..) => Ok(there),
             (Err(Errno::NOENT), Some(parent), Some(name)) => {
                 let parent = self.ensure_directory(parent)?;
                 let flags = OFlags::CREATE | OFlags::NOFOLLOW | OFlags::WRONLY | OFlags::CLOEXEC;
                 openat(&parent, name, flags, Mode::from_raw_mode(0o444)).map_err(say)?;
-                self.open(path, OFlags::empty()).map_err(say)
+                self.open_exactly(path, OFlags::empty()).map_err(say)
             }
             (Err(errno), ..) => Err(say(errno)),
         }
@@ -262,6 +295,19 @@ impl NewRoot {
             self.create_link(&Path::new("dev").join(name), &Path::new("/proc/self").join(of_self))?;
         }
         Ok(())
+    }
+
+    /// Writes `/etc/hosts`, which names the sandbox's own host: some programs resolve it when they start.
+    fn write_hosts(&self, network: bool) -> Result<(), SetupFailure> {
+        let outside = if network { std::fs::read_to_string("/etc/hosts").ok() } else { None };
+        let text = match outside {
+            Some(outside) => format!("{}\n127.0.0.1 {HOST_NAME}\n", outside.trim_end()),
+            None => format!("{LOOPBACK_HOSTS}{HOST_NAME}\n"),
+        };
+        let etc = self.ensure_directory(Path::new("etc"))?;
+        let flags = OFlags::CREATE | OFlags::NOFOLLOW | OFlags::WRONLY | OFlags::CLOEXEC;
+        let file = openat(&etc, "hosts", flags, Mode::from_raw_mode(0o444)).step("make hosts")?;
+        std::fs::File::from(file).write_all(text.as_bytes()).step("write hosts")
     }
 
     /// Attaches an in-memory directory that every program inside may write.

@@ -44,6 +44,18 @@ const ENTRY_BYTES: u64 = 4 << 10;
 /// The most open files that are examined in one measurement.
 const MAX_HANDLES: usize = 4_000_000;
 
+/// The directories in which a program can write.
+pub(crate) struct MeasuredDirs {
+    /// The workspace as the program sees it.
+    pub(crate) workspace: OwnedFd,
+    /// The overlay's upper directory; `None` if the workspace is a plain directory.
+    pub(crate) upper: Option<OwnedFd>,
+    /// The overlay's lower directories, topmost first.
+    pub(crate) lowers: Vec<OwnedFd>,
+    /// The home directory, the temporary files and the caches' upper directories: everything in them counts.
+    pub(crate) private: Vec<OwnedFd>,
+}
+
 /// The resource bounds of a run, and when to measure each resource next.
 pub(crate) struct ResourceWatch {
     memory_bytes: u64,
@@ -52,10 +64,7 @@ pub(crate) struct ResourceWatch {
     base_entries: u64,
     /// How many entries may be added: the bound, or more if more were there when the program started.
     entries_allowed: u64,
-    upper: Option<OwnedFd>,
-    /// The overlay's lower directories, topmost first.
-    lowers: Vec<OwnedFd>,
-    workspace: OwnedFd,
+    dirs: MeasuredDirs,
     /// The directory that lists processes: `/proc`.
     processes: PathBuf,
     free_at_start: u64,
@@ -73,14 +82,9 @@ pub(crate) struct ResourceWatch {
 }
 
 impl ResourceWatch {
-    pub(crate) fn new(
-        bounds: &BoundsPlan,
-        upper: Option<OwnedFd>,
-        lowers: Vec<OwnedFd>,
-        workspace: OwnedFd,
-    ) -> Self {
-        let free_at_start = free_bytes(&workspace).unwrap_or(u64::MAX);
-        let free_inodes_at_start = free_inodes(&workspace);
+    pub(crate) fn new(bounds: &BoundsPlan, dirs: MeasuredDirs) -> Self {
+        let free_at_start = free_bytes(&dirs.workspace).unwrap_or(u64::MAX);
+        let free_inodes_at_start = free_inodes(&dirs.workspace);
         let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let began = i64::try_from(began).unwrap_or(0).saturating_sub(COARSE_SECONDS);
         let mut watch = Self {
@@ -89,9 +93,7 @@ impl ResourceWatch {
             entries: bounds.entries,
             base_entries: bounds.base_entries,
             entries_allowed: u64::MAX,
-            upper,
-            lowers,
-            workspace,
+            dirs,
             processes: PathBuf::from("/proc"),
             free_at_start,
             free_inodes_at_start,
@@ -144,7 +146,7 @@ impl ResourceWatch {
         let now = Instant::now();
         let is_due = self.next_entries.is_none_or(|due| due <= now);
         let is_early = !is_due && self.early_entries.is_none_or(|from| from <= now) && {
-            let free = free_inodes(&self.workspace);
+            let free = free_inodes(&self.dirs.workspace);
             self.free_inodes_counted.saturating_sub(free) > self.entries_left
         };
         if !is_due && !is_early {
@@ -171,8 +173,8 @@ impl ResourceWatch {
     /// Without an overlay, the number of entries of the base is subtracted.
     fn added_entries(&self) -> (u64, bool) {
         let mut count = self.count_entries(&[]);
-        if count.entries > self.entries && !self.lowers.is_empty() {
-            count = self.count_entries(&self.lowers);
+        if count.entries > self.entries && !self.dirs.lowers.is_empty() {
+            count = self.count_entries(&self.dirs.lowers);
         }
         (count.entries.saturating_sub(self.base_entries), count.has_closed)
     }
@@ -180,20 +182,23 @@ impl ResourceWatch {
     fn count_entries(&self, lowers: &[OwnedFd]) -> EntryCount {
         let enough = self.entries_allowed.saturating_add(self.base_entries);
         let mut count = EntryCount::default();
-        let top = self.upper.as_ref().unwrap_or(&self.workspace);
+        let top = self.dirs.upper.as_ref().unwrap_or(&self.dirs.workspace);
         if let Ok(top) = openat(top, ".", OPEN_DIR, Mode::empty()) {
             count.add(&top, lowers, 0, enough);
+        }
+        for private in &self.dirs.private {
+            count.add(private, &[], 0, enough);
         }
         count
     }
 
     /// Returns how many entries were added, if that is too many.
     fn too_many_entries(&mut self) -> Option<u64> {
-        self.free_inodes_counted = free_inodes(&self.workspace);
+        self.free_inodes_counted = free_inodes(&self.dirs.workspace);
         let (added, has_closed) = self.added_entries();
         self.entries_left = self.entries_allowed.saturating_sub(added);
         // An unreadable directory cannot be counted; then the free inodes show whether there is much in it.
-        let fell = self.free_inodes_at_start.saturating_sub(free_inodes(&self.workspace));
+        let fell = self.free_inodes_at_start.saturating_sub(free_inodes(&self.dirs.workspace));
         let is_hidden = has_closed && fell > self.entries;
         let is_more = added > self.entries_allowed;
         (is_more || is_hidden).then_some(if is_hidden { added.max(fell) } else { added })
@@ -201,26 +206,30 @@ impl ResourceWatch {
 
     /// Returns how many bytes were written; what cannot be measured counts as more than allowed.
     ///
-    /// With an overlay, this is the size of its upper directory. Without one, it is what changed in the workspace
+    /// With an overlay, this is the size of its upper directory and of the private ones. Without one, it is what changed in the workspace
     /// since the start, measured only once the free space has fallen by more than the bound, because other programs
     /// write too. Once it has fallen that far, deleted files that a process still has open count in both cases.
     fn written_bytes(&self) -> u64 {
         let (enough, too_much) = (self.disk_bytes, self.disk_bytes.saturating_add(1));
-        let fell = free_bytes(&self.workspace)
+        let fell = free_bytes(&self.dirs.workspace)
             .map_or(u64::MAX, |free| self.free_at_start.saturating_sub(free));
-        let lies = match &self.upper {
+        let private: u64 =
+            self.dirs.private.iter().map(|it| size_bytes(it, i64::MIN, enough)).sum();
+        let work = match &self.dirs.upper {
             Some(upper) => size_bytes(upper, i64::MIN, enough),
-            None if fell <= enough => return fell,
-            None => match openat(&self.workspace, ".", OPEN_DIR, Mode::empty()) {
+            None if fell <= enough => return private.max(fell),
+            None => match openat(&self.dirs.workspace, ".", OPEN_DIR, Mode::empty()) {
                 Ok(top) => size_bytes(&top, self.began, enough),
                 Err(_) => too_much,
             },
         };
+        let lies = work.saturating_add(private);
         if fell <= enough || lies > enough {
             return lies;
         }
-        let places = [Some(&self.workspace), self.upper.as_ref()];
-        let devices = places.into_iter().flatten().filter_map(|place| fstat(place).ok());
+        let places = [&self.dirs.workspace].into_iter().chain(&self.dirs.upper);
+        let places = places.chain(&self.dirs.private);
+        let devices = places.filter_map(|place| fstat(place).ok());
         let devices: Vec<u64> = devices.map(|stat| stat.st_dev).collect();
         let mut open = DeletedOpenFiles { devices, ..DeletedOpenFiles::default() };
         let all = open.add_all(&self.processes, enough - lies);
@@ -468,12 +477,30 @@ mod tests {
         address_space_bytes: None,
     };
 
+    fn plain(workspace: OwnedFd) -> MeasuredDirs {
+        MeasuredDirs { workspace, upper: None, lowers: Vec::new(), private: Vec::new() }
+    }
+
+    #[test]
+    fn what_lies_in_a_private_directory_counts_whenever_it_was_written() {
+        let [folder, home] = [(), ()].map(|()| tempfile::tempdir().unwrap());
+        fs::write(home.path().join("file"), vec![1; 2 << 20]).unwrap();
+        for number in 0..11 {
+            fs::create_dir(home.path().join(number.to_string())).unwrap();
+        }
+        let open = |path: &Path| fs::File::open(path).unwrap().into();
+        let dirs = MeasuredDirs { private: vec![open(home.path())], ..plain(open(folder.path())) };
+        let watch = ResourceWatch::new(&BOUNDS, dirs);
+        assert!(watch.written_bytes() > BOUNDS.disk_bytes);
+        assert_eq!(watch.added_entries().0, 12);
+    }
+
     #[test]
     fn writes_of_other_programs_are_not_counted_and_own_writes_are() {
         let folder = tempfile::tempdir().unwrap();
         let open = || std::fs::File::open(folder.path()).unwrap().into();
         let no_processes = tempfile::tempdir().unwrap();
-        let mut watch = ResourceWatch::new(&BOUNDS, None, Vec::new(), open());
+        let mut watch = ResourceWatch::new(&BOUNDS, plain(open()));
         watch.processes = no_processes.path().to_owned();
         // As if another program had filled the disk.
         watch.free_at_start = u64::MAX;
@@ -483,7 +510,7 @@ mod tests {
         watch.next_disk = None;
         assert!(matches!(watch.check(Instant::now(), || 0), Some(InitReport::Disk { .. })));
         // Files from before the start of the run do not count.
-        let mut next = ResourceWatch::new(&BOUNDS, None, Vec::new(), open());
+        let mut next = ResourceWatch::new(&BOUNDS, plain(open()));
         next.processes = no_processes.path().to_owned();
         next.free_at_start = u64::MAX;
         next.began += 3_600;
@@ -493,12 +520,8 @@ mod tests {
     #[test]
     fn a_fall_of_the_free_inodes_triggers_one_early_count() {
         let folder = tempfile::tempdir().unwrap();
-        let mut watch = ResourceWatch::new(
-            &BOUNDS,
-            None,
-            Vec::new(),
-            fs::File::open(folder.path()).unwrap().into(),
-        );
+        let mut watch =
+            ResourceWatch::new(&BOUNDS, plain(fs::File::open(folder.path()).unwrap().into()));
         let later = Instant::now() + Duration::from_secs(3_600);
         (watch.next_entries, watch.early_entries) = (Some(later), None);
         for number in 0..11 {

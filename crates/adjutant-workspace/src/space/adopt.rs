@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::overlay::{OverlayWorkspace, WorkspaceStart};
 use super::record::LayerName;
 use super::take_in::recover_take_in_at;
-use super::workspace::{AnyWorkspace, Workspace};
+use super::workspace::{Workspace, WorkspaceFiles};
 use super::workspace_dir::WorkspaceDir;
 use super::workspaces::{Workspaces, WorkspacesContext};
 use super::worktree::WorktreeWorkspace;
@@ -35,7 +35,7 @@ impl Workspaces {
                 let dir = WorkspaceDir::lock_or_create(shared.dir_path(&reference))?;
                 match dir.record_or(&reference, record)? {
                     Some(newer) => {
-                        Some(AnyWorkspace::Overlay(shared.reopen(&reference, dir, &newer)?))
+                        Some(WorkspaceFiles::Overlay(shared.reopen(&reference, dir, &newer)?))
                     }
                     None => {
                         dir.remove()?;
@@ -45,7 +45,7 @@ impl Workspaces {
             }
             WorkspaceBacking::Worktree => {
                 let found = WorktreeWorkspace::reopen(shared, &reference, record.remarks.clone())?;
-                found.map(|space| AnyWorkspace::Worktree(Box::new(space)))
+                found.map(|space| WorkspaceFiles::Worktree(Box::new(space)))
             }
         };
         let space = match space {
@@ -96,7 +96,7 @@ impl WorkspacesContext {
         self: &Arc<Self>,
         reference: &ResultRef,
         record: &WorkspaceRecord,
-    ) -> Result<AnyWorkspace, WorkspaceError> {
+    ) -> Result<WorkspaceFiles, WorkspaceError> {
         let base = record.base()?;
         let work = match self.repository.result(reference)? {
             Some(kept) => self.repository.differences(&base, &kept)?,
@@ -108,12 +108,12 @@ impl WorkspacesContext {
             WorkspaceBacking::Worktree => {
                 let space = WorktreeWorkspace::create_or_reopen(self, reference, &base, remarks)?;
                 space.write_changes(self, &work)?;
-                Ok(AnyWorkspace::Worktree(Box::new(space)))
+                Ok(WorkspaceFiles::Worktree(Box::new(space)))
             }
             WorkspaceBacking::Overlay => {
                 let dir = WorkspaceDir::lock_or_create(self.dir_path(reference))?;
                 let record = WorkspaceRecord { remarks, ..record.clone() };
-                Ok(AnyWorkspace::Overlay(self.make_overlay(reference, dir, &record, &work)?))
+                Ok(WorkspaceFiles::Overlay(self.make_overlay(reference, dir, &record, &work)?))
             }
         }
     }

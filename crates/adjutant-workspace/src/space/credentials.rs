@@ -103,3 +103,98 @@ fn holds_private_key(path: &Path) -> bool {
     let has = |marker: &[u8]| head.windows(marker.len()).any(|part| part == marker);
     read.is_ok() && KEY_MARKERS.into_iter().any(has)
 }
+/// Words in a settings file whose line may contain a password or token, in lower case.
+const SECRET_WORDS: [&str; 6] = ["token", "password", "passwd", "secret", "_auth", "credential"];
+
+/// Returns a settings file without the lines that may contain a password or token, also in a URL or in the table `env` of
+/// cargo; `None` if there are no such lines.
+///
+/// By lines, because the formats differ. The rest of a value over several lines goes with its first line.
+pub(super) fn without_secrets(text: &[u8]) -> Option<Vec<u8>> {
+    let mut shown = Vec::new();
+    let mut filter = SecretFilter::default();
+    for line in text.split_inclusive(|byte| *byte == b'\n') {
+        if !filter.hides(&String::from_utf8_lossy(line)) {
+            shown.extend_from_slice(line);
+        }
+    }
+    (shown.len() < text.len()).then_some(shown)
+}
+
+/// What [`without_secrets`] knows of the lines before the present one.
+#[derive(Default)]
+struct SecretFilter {
+    is_in_env: bool,
+    /// The line before was hidden, and this one may continue its value.
+    may_continue: bool,
+    /// The quotes that end a hidden string over several lines.
+    open_quotes: Option<&'static str>,
+}
+
+impl SecretFilter {
+    fn hides(&mut self, line: &str) -> bool {
+        if let Some(quotes) = self.open_quotes {
+            self.open_quotes.take_if(|_| line.contains(quotes));
+            return true;
+        }
+        let header = line.split('#').next().unwrap_or(line).trim_end();
+        let name = header.trim_matches(|c: char| "[]\"'".contains(c) || c.is_whitespace());
+        let is_env = |name: &str| name == "env" || name.starts_with("env.");
+        // Without quotes, so that it is not an element of an array; the table `env` may have them.
+        let is_table = header.starts_with('[')
+            && header.ends_with(']')
+            && (is_env(name) || !header.contains(['"', '\'']));
+        if is_table {
+            self.is_in_env = is_env(name);
+        }
+        let key = line.split('=').next().unwrap_or(line);
+        let sets_env = line.contains('=') && is_env(key.trim().trim_matches(['"', '\'']));
+        // A key, a table or a comment begins a new value; a value goes on with quotes, brackets or white space.
+        let continues = self.may_continue
+            && !is_table
+            && line.starts_with(|c: char| c.is_whitespace() || "\"'[]{},".contains(c));
+        let is_hidden =
+            continues || sets_env || (self.is_in_env && !is_table) || is_secret_line(line);
+        self.may_continue = is_hidden && !line.trim().is_empty();
+        let is_open = |quotes: &&str| is_hidden && line.matches(*quotes).count() % 2 == 1;
+        self.open_quotes = ["\"\"\"", "'''"].into_iter().find(is_open);
+        is_hidden
+    }
+}
+
+fn is_secret_line(line: &str) -> bool {
+    let line = line.to_lowercase();
+    // A login before a host: `https://user@host`, `user:password@host`.
+    let has_login = |word: &str| {
+        let before = word.rsplit_once('@').map(|(before, _)| before);
+        before.is_some_and(|before| before.contains(':'))
+    };
+    line.split(|c: char| c.is_whitespace() || "\"',".contains(c)).any(has_login)
+        || SECRET_WORDS.iter().any(|word| line.contains(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_with_logins_tokens_and_the_environment_are_hidden_with_what_continues_them() {
+        let text = "[net]\noffline = true\n[http]\nproxy = \"alice:pw1@proxy:3128\"\ntimeout = 3\n\
+            index = \"sparse+https://a/\" # or https://bob:pw2@b/\n\
+            [\"env\"] # keys\nOPENAI = \"pw3\"\n\n[registries.mine]\ntoken = [\n  \"pw4\",\n]\nindex = \"x\"\n\
+            secret = \"\"\"\npw5\npw6\"\"\"\nuser = \"me@example.org\"\n\
+            name = \"me@corp:pw7@host\"\nenv.KEY = \"pw8\"\n";
+        let shown = without_secrets(text.as_bytes()).unwrap();
+        insta::assert_snapshot!(String::from_utf8(shown).unwrap(), @r#"
+        [net]
+        offline = true
+        [http]
+        timeout = 3
+        ["env"] # keys
+        [registries.mine]
+        index = "x"
+        user = "me@example.org"
+        "#);
+        assert_eq!(without_secrets(b"[net]\noffline = true\n"), None);
+    }
+}

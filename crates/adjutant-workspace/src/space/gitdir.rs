@@ -86,7 +86,7 @@ fn update(scratch: &ScratchGitDir<'_>, diff: &Diff, index: &Path) -> Result<(), 
         list.push(0);
     }
     let call = scratch.call("update-index").config(SKIP_CHECKSUM).args(["-z", "--index-info"]);
-    call.env("GIT_INDEX_FILE", index).feed(&list)?;
+    call.env("GIT_INDEX_FILE", index).run_with_input(&list)?;
     Ok(())
 }
 
@@ -142,7 +142,7 @@ fn index_from_previous(
     }
     if !list.is_empty() {
         let call = scratch.call_in("update-index", lease.path()).config(SKIP_CHECKSUM);
-        call.args(["-z", "--stdin"]).feed(&list)?;
+        call.args(["-z", "--stdin"]).run_with_input(&list)?;
     }
     Ok(true)
 }

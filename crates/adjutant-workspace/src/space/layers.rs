@@ -22,7 +22,7 @@ use super::workspace_dir::{remove_all, upper_in};
 use super::workspaces::WorkspacesContext;
 use super::{WorkspaceError, gitdir};
 use crate::private;
-use crate::trees::{FileLock, boot_id};
+use crate::trees::{CheckoutDates, FileLock, boot_id};
 use crate::{BaseCheckouts, BaseLease, Diff, ObjectId};
 
 /// Unused layers that are kept for later workspaces.
@@ -49,6 +49,8 @@ pub(super) struct LowerLayers {
     pub(super) paths: Vec<PathBuf>,
     pins: Vec<LayerPin>,
     lease: Option<Arc<BaseLease>>,
+    /// The file times for layers that are made now; `None` for the present.
+    dates: Option<Arc<CheckoutDates>>,
 }
 
 impl LowerLayers {
@@ -62,7 +64,16 @@ impl LowerLayers {
 impl WorkspacesContext {
     /// Opens these layers, lowest first; layers that can be recreated are.
     pub(super) fn lower_layers(&self, names: &[LayerName]) -> Result<LowerLayers, WorkspaceError> {
-        let mut lower = LowerLayers::default();
+        self.dated_layers(names, None)
+    }
+
+    /// Opens these layers like [`WorkspacesContext::lower_layers`], with the file times of the user's checkout.
+    pub(super) fn dated_layers(
+        &self,
+        names: &[LayerName],
+        dates: Option<&Arc<CheckoutDates>>,
+    ) -> Result<LowerLayers, WorkspaceError> {
+        let mut lower = LowerLayers { dates: dates.cloned(), ..LowerLayers::default() };
         for name in names {
             self.add_layer(&mut lower, name.clone())?;
         }
@@ -77,15 +88,24 @@ impl WorkspacesContext {
     ) -> Result<(), WorkspaceError> {
         let (path, pin): (PathBuf, LayerPin) = match &name {
             LayerName::Base(tree) => {
-                let lease = Arc::new(BaseCheckouts::open(&self.repository)?.lease(tree)?);
+                let bases = BaseCheckouts::open(&self.repository)?.bounded(self.options.disk_bytes);
+                let lease = Arc::new(bases.lease_dated(tree, lower.dates.as_deref())?);
                 lower.lease = Some(Arc::clone(&lease));
                 (lease.path().to_owned(), lease)
             }
             LayerName::Delta(tree, commit) => {
                 let lease = base_lease(lower, &name)?;
-                let stored = self.stored_layer(&format!("delta-{tree}-{commit}"), |files| {
+                // With times, a layer belongs to one capture: the same content may have other times later.
+                let capture = lower.dates.as_ref().map_or(String::new(), |it| it.capture_name());
+                let name = format!("delta-{tree}-{commit}{capture}");
+                let stored = self.stored_layer(&name, |files| {
                     let diff = self.repository.differences(tree, commit)?;
-                    self.write_delta(&diff, &lease, commit, files)
+                    self.write_delta(&diff, &lease, commit, files)?;
+                    let paths = diff.entries.iter().map(|entry| entry.path.as_path());
+                    let dates = lower.dates.as_ref();
+                    dates
+                        .map_or(Ok(()), |dates| dates.stamp_files(files, paths))
+                        .map_err(WorkspaceError::io("setting file times"))
                 })?;
                 (stored.0, Arc::new(stored.1))
             }
@@ -274,7 +294,7 @@ pub(super) fn retry_while_holder_exits<T>(
 fn base_lease(lower: &LowerLayers, name: &LayerName) -> Result<Arc<BaseLease>, WorkspaceError> {
     lower.lease.clone().ok_or_else(|| {
         WorkspaceError::Record(format!(
-            "layer {name} is recorded without the base checkout it needs"
+            "layer `{name}` needs a base checkout, but the workspace's record lists none before it"
         ))
     })
 }

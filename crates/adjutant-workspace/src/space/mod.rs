@@ -14,7 +14,9 @@
 
 mod adopt;
 mod credentials;
+mod delegation_dirs;
 mod error;
+mod git_mounts;
 mod gitdir;
 mod ignored_files;
 mod interrupted;
@@ -25,6 +27,7 @@ mod record;
 mod sweep;
 mod take_in;
 mod verify;
+mod visible_path;
 mod workspace;
 mod workspace_dir;
 mod workspaces;
@@ -32,8 +35,8 @@ mod worktree;
 
 pub use error::WorkspaceError;
 pub use record::{WorkspaceBacking, WorkspaceRecord};
-pub use sweep::SweptWorkspace;
-pub use take_in::TakeInOutcome;
-pub use verify::VerifyWorkspace;
+pub use sweep::SweepOutcome;
+pub use take_in::ChildMergeOutcome;
+pub use verify::{KeptFiles, VerifyWorkspace};
 pub use workspace::{KeptCommit, SandboxOptions, Workspace};
-pub use workspaces::{BackingChoice, WorkspaceOptions, Workspaces};
+pub use workspaces::{WorkspaceBackingChoice, WorkspaceOptions, Workspaces};

@@ -48,7 +48,7 @@ pub(super) struct ObjectDirs {
 /// Caches which entries of object directories are not objects.
 #[derive(Debug)]
 pub(super) struct ObjectDirCache {
-    known: Mutex<HashMap<PathBuf, (DirStamp, NonObjects)>>,
+    known: Mutex<HashMap<PathBuf, (DirStamp, NonObjectEntries)>>,
     settled: Duration,
 }
 
@@ -68,7 +68,7 @@ struct DirStamp {
 
 /// The entries of one directory that are not objects, and its subdirectories.
 #[derive(Clone, Debug, Default)]
-struct NonObjects {
+struct NonObjectEntries {
     hidden: Vec<OsString>,
     folders: Vec<OsString>,
 }
@@ -126,7 +126,12 @@ impl ObjectDirCache {
     }
 
     /// Returns the non-object entries of one directory, from the cache if it did not change.
-    fn inspect(&self, folder: &Dir, path: &Path, depth: usize) -> Result<NonObjects, PathError> {
+    fn inspect(
+        &self,
+        folder: &Dir,
+        path: &Path,
+        depth: usize,
+    ) -> Result<NonObjectEntries, PathError> {
         // Read before the listing, so that a change during the listing invalidates it.
         let stamp = DirStamp::of(folder)?;
         let mut seen = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -159,8 +164,8 @@ impl DirStamp {
     }
 }
 
-fn find_non_objects(folder: &Dir, depth: usize) -> Result<NonObjects, PathError> {
-    let mut found = NonObjects::default();
+fn find_non_objects(folder: &Dir, depth: usize) -> Result<NonObjectEntries, PathError> {
+    let mut found = NonObjectEntries::default();
     for entry in folder.list(MAX_ENTRIES)?.entries {
         let shown = match entry.kind {
             FileKind::Directory => match depth {

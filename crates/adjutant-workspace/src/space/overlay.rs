@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use super::delegation_dirs::DelegationDirs;
 use super::layers::{LowerLayers, retry_while_holder_exits};
 use super::record::LayerName;
 use super::workspace_dir::{WorkspaceDir, is_empty};
@@ -75,6 +76,10 @@ impl OverlayWorkspace {
         }
     }
 
+    pub(super) fn delegation_dirs(&self) -> DelegationDirs {
+        self.dir.delegation_dirs()
+    }
+
     fn own_name(&self, number: usize) -> LayerName {
         LayerName::Upper(self.reference.clone(), number)
     }
@@ -91,6 +96,7 @@ impl OverlayWorkspace {
             work: self.dir.work(self.top),
             at: self.dir.tree(),
             network: self.shared.options.network,
+            caches: self.dir.delegation_dirs().make_caches(&self.shared.options.caches)?,
         };
         let mounted = retry_while_holder_exits(|| {
             match Overlay::mount(&self.shared.options.helper, layers.clone()) {
@@ -105,7 +111,7 @@ impl OverlayWorkspace {
 
     pub(super) fn root(&mut self) -> Result<Root, WorkspaceError> {
         let mounted = self.mounted()?;
-        let path = self.dir.tree();
+        let path = self.shared.visible_path(&self.dir.tree());
         let handle = mounted
             .root()
             .try_clone_to_owned()

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::WorkspaceError;
 use crate::{ObjectId, ResultRef};
 
-/// What the files of a workspace are stored in.
+/// What the files of a workspace are stored in. The journal records it as `WorkspaceKind` of the core crate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkspaceBacking {

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 use super::WorkspaceError;
 use super::verify::is_verify_workspace;
-use super::workspace::{AnyWorkspace, keep, remove};
+use super::workspace::{WorkspaceFiles, keep, remove};
 use super::workspace_dir::WorkspaceDir;
 use super::workspaces::{BASES_REF_DIR, Workspaces, WorkspacesContext};
 use super::worktree::WorktreeWorkspace;
@@ -20,7 +20,7 @@ const MESSAGE: &str = "Work of a child whose process ended early\n";
 
 /// What was done with a leftover workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SweptWorkspace {
+pub enum SweepOutcome {
     /// Its work was committed to its reference, and its files were removed.
     Kept(ResultRef, ObjectId),
     /// It held no work and was removed.
@@ -39,7 +39,7 @@ impl Workspaces {
         &self,
         is_live: &dyn Fn(&str) -> bool,
         at: SystemTime,
-    ) -> Result<Vec<SweptWorkspace>, WorkspaceError> {
+    ) -> Result<Vec<SweepOutcome>, WorkspaceError> {
         let shared = &self.shared;
         let mut swept = Vec::new();
         for run in names(&shared.folder)?.into_iter().filter(|run| !is_live(run)) {
@@ -49,20 +49,19 @@ impl Workspaces {
                 match self.keep_work(&reference, at) {
                     Ok(Some(saved)) => open.push((reference, saved)),
                     Ok(None) => {}
-                    Err(error) => {
-                        swept.push(SweptWorkspace::Unclear(reference, with_causes(&error)))
-                    }
+                    Err(error) => swept.push(SweepOutcome::Unclear(reference, with_causes(&error))),
                 }
             }
             // Removed only after all are saved: some use the layers of others.
-            let finish = |(reference, saved): (ResultRef, SavedWorkspace)| saved.finish(reference);
+            let finish =
+                |(reference, saved): (ResultRef, RemovableWorkspace)| saved.finish(reference);
             swept.extend(open.into_iter().map(finish));
             // Best effort: it may still contain workspaces that could not be removed.
             let _ = fs::remove_dir(shared.folder.join(&run));
         }
         self.sweep_worktrees(is_live, at, &mut swept)?;
         // Verify workspaces hold no work, so their removal is not reported.
-        swept.retain(|it| !matches!(it, SweptWorkspace::Removed(of) if is_verify_workspace(of)));
+        swept.retain(|it| !matches!(it, SweepOutcome::Removed(of) if is_verify_workspace(of)));
         shared.prune_layers()?;
         Ok(swept)
     }
@@ -84,39 +83,39 @@ impl Workspaces {
         &self,
         reference: &ResultRef,
         at: SystemTime,
-    ) -> Result<Option<SavedWorkspace>, WorkspaceError> {
+    ) -> Result<Option<RemovableWorkspace>, WorkspaceError> {
         let shared = &self.shared;
         let dir = match WorkspaceDir::lock_existing(shared.dir_path(reference)) {
             Ok(Some(dir)) => dir,
             Ok(None) | Err(WorkspaceError::InUse { .. }) => return Ok(None),
             Err(error) => return Err(error),
         };
-        let Some(record) = dir.record()? else { return Ok(Some(SavedWorkspace::Bare(dir))) };
+        let Some(record) = dir.record()? else { return Ok(Some(RemovableWorkspace::Bare(dir))) };
         if is_verify_workspace(reference) || shared.is_untouched(reference, &record)? {
-            return Ok(Some(SavedWorkspace::Bare(dir)));
+            return Ok(Some(RemovableWorkspace::Bare(dir)));
         }
         let space = shared.reopen(reference, dir, &record)?;
-        self.keep_workspace(reference, AnyWorkspace::Overlay(space), at).map(Some)
+        self.keep_workspace(reference, WorkspaceFiles::Overlay(space), at).map(Some)
     }
 
     fn keep_workspace(
         &self,
         reference: &ResultRef,
-        mut space: AnyWorkspace,
+        mut space: WorkspaceFiles,
         at: SystemTime,
-    ) -> Result<SavedWorkspace, WorkspaceError> {
+    ) -> Result<RemovableWorkspace, WorkspaceError> {
         let kept = keep(&self.shared, reference, &mut space, MESSAGE, at)?;
         if kept.skipped.iter().any(SkippedPath::is_work) {
             return Err(WorkspaceError::Unkept { path: space.record().path.into() });
         }
-        Ok(SavedWorkspace::Whole(Box::new(space), kept.commit))
+        Ok(RemovableWorkspace::Whole(Box::new(space), kept.commit))
     }
 
     fn sweep_worktrees(
         &self,
         is_live: &dyn Fn(&str) -> bool,
         at: SystemTime,
-        swept: &mut Vec<SweptWorkspace>,
+        swept: &mut Vec<SweepOutcome>,
     ) -> Result<(), WorkspaceError> {
         let all = Worktrees::open(&self.shared.repository)?;
         let free = |entry: &crate::WorktreeEntry| !entry.live && !is_live(entry.reference.run());
@@ -124,7 +123,7 @@ impl Workspaces {
             let reference = entry.reference;
             match self.sweep_worktree(&all, &reference, at) {
                 Ok(done) => swept.extend(done),
-                Err(error) => swept.push(SweptWorkspace::Unclear(reference, with_causes(&error))),
+                Err(error) => swept.push(SweepOutcome::Unclear(reference, with_causes(&error))),
             }
         }
         Ok(())
@@ -136,16 +135,16 @@ impl Workspaces {
         all: &Worktrees<'_>,
         reference: &ResultRef,
         at: SystemTime,
-    ) -> Result<Option<SweptWorkspace>, WorkspaceError> {
+    ) -> Result<Option<SweepOutcome>, WorkspaceError> {
         let removed =
-            |is_removed: bool| is_removed.then(|| SweptWorkspace::Removed(reference.clone()));
+            |is_removed: bool| is_removed.then(|| SweepOutcome::Removed(reference.clone()));
         if is_verify_workspace(reference) {
             return WorktreeWorkspace::discard_leftover(&self.shared, reference).map(removed);
         }
         match WorktreeWorkspace::reopen(&self.shared, reference, Vec::new())? {
             Some(space) => {
                 let saved =
-                    self.keep_workspace(reference, AnyWorkspace::Worktree(Box::new(space)), at)?;
+                    self.keep_workspace(reference, WorkspaceFiles::Worktree(Box::new(space)), at)?;
                 Ok(Some(saved.finish(reference.clone())))
             }
             None => Ok(removed(all.remove_unfinished(reference)?)),
@@ -154,23 +153,23 @@ impl Workspaces {
 }
 
 /// A leftover workspace that can be removed: its work is committed, or it has none.
-enum SavedWorkspace {
+enum RemovableWorkspace {
     /// It holds no work.
     Bare(WorkspaceDir),
     /// Its work, if any, is in the commit.
-    Whole(Box<AnyWorkspace>, Option<ObjectId>),
+    Whole(Box<WorkspaceFiles>, Option<ObjectId>),
 }
 
-impl SavedWorkspace {
-    fn finish(self, reference: ResultRef) -> SweptWorkspace {
+impl RemovableWorkspace {
+    fn finish(self, reference: ResultRef) -> SweepOutcome {
         let (removed, kept) = match self {
             Self::Bare(dir) => (dir.remove(), None),
             Self::Whole(space, kept) => (remove(*space), kept),
         };
         match (removed, kept) {
-            (Err(error), _) => SweptWorkspace::Unclear(reference, with_causes(&error)),
-            (Ok(()), Some(commit)) => SweptWorkspace::Kept(reference, commit),
-            (Ok(()), None) => SweptWorkspace::Removed(reference),
+            (Err(error), _) => SweepOutcome::Unclear(reference, with_causes(&error)),
+            (Ok(()), Some(commit)) => SweepOutcome::Kept(reference, commit),
+            (Ok(()), None) => SweepOutcome::Removed(reference),
         }
     }
 }
@@ -210,7 +209,7 @@ impl WorkspacesContext {
         }
         let orders = bases.iter().map(|(_, name, id)| format!("delete {name} {id}\n"));
         let call = self.repository.call("update-ref").args(["--no-deref", "--stdin"]);
-        call.feed(orders.collect::<String>().as_bytes())?;
+        call.run_with_input(orders.collect::<String>().as_bytes())?;
         Ok(())
     }
 }

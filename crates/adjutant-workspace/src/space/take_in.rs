@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use super::WorkspaceError;
-use super::workspace::{AnyWorkspace, STATE, Workspace};
+use super::workspace::{STATE, Workspace, WorkspaceFiles};
 use crate::git::{DirOwner, ObjectStorage};
 use crate::private;
 use crate::trees::{recover_replacement, remove_journal};
@@ -34,7 +34,7 @@ const TAKEN: &str = ".taken";
 
 /// The outcome of merging a child's result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TakeInOutcome {
+pub struct ChildMergeOutcome {
     /// What changed in the workspace; empty if there are conflicts.
     pub diff: Diff,
     /// The conflicts. If there are any, the workspace is unchanged.
@@ -67,7 +67,7 @@ impl Workspace {
         &self,
         result: &ObjectId,
         at: SystemTime,
-    ) -> Result<TakeInOutcome, WorkspaceError> {
+    ) -> Result<ChildMergeOutcome, WorkspaceError> {
         self.with_open(|shared, space| {
             let folder = space.folder();
             space.recover_take_in()?;
@@ -75,17 +75,17 @@ impl Workspace {
             if let Some(taken) = read_taken(&folder)?.into_iter().find(|it| it.result == *result) {
                 // The two trees may have been garbage collected; the result is merged nevertheless.
                 let (diff, left_out) = diff_of(repository, &taken).unwrap_or_default();
-                return Ok(TakeInOutcome {
+                return Ok(ChildMergeOutcome {
                     diff,
                     left_out,
                     already: true,
-                    ..TakeInOutcome::default()
+                    ..ChildMergeOutcome::default()
                 });
             }
             let ours = space.import(STATE, at, ObjectStorage::Durable)?.0.made;
             let MergePreview { tree, conflicts } = repository.preview(result, &ours.commit)?;
             if !conflicts.is_empty() {
-                return Ok(TakeInOutcome { conflicts, ..TakeInOutcome::default() });
+                return Ok(ChildMergeOutcome { conflicts, ..ChildMergeOutcome::default() });
             }
             let now = TakenResult { result: result.clone(), before: ours.tree, after: tree };
             let (diff, left_out) = diff_of(repository, &now)?;
@@ -94,17 +94,17 @@ impl Workspace {
                 let root = space.root()?;
                 let conflicts = repository.replace_files(&root, &diff, &journal, &now.to_line())?;
                 if !conflicts.is_empty() {
-                    return Ok(TakeInOutcome { conflicts, ..TakeInOutcome::default() });
+                    return Ok(ChildMergeOutcome { conflicts, ..ChildMergeOutcome::default() });
                 }
             }
             record_taken(&folder, &now.to_line())?;
             remove_journal(&journal).map_err(WorkspaceError::io("removing a journal"))?;
-            Ok(TakeInOutcome { diff, left_out, ..TakeInOutcome::default() })
+            Ok(ChildMergeOutcome { diff, left_out, ..ChildMergeOutcome::default() })
         })
     }
 }
 
-impl AnyWorkspace {
+impl WorkspaceFiles {
     /// Returns the directory that contains the workspace and its records.
     pub(super) fn folder(&self) -> PathBuf {
         Path::new(&self.record().path).parent().unwrap_or(Path::new("/")).to_owned()

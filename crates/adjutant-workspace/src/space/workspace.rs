@@ -2,10 +2,16 @@
 //!
 //! Start at [`Workspace::root`], [`Workspace::sandbox`] and [`Workspace::keep`].
 
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
+use super::credentials::without_secrets;
+use super::delegation_dirs::DelegationDirs;
+use super::git_mounts::GitMounts;
 use super::overlay::{OverlayWorkspace, WorkspaceStart, path_error};
 use super::workspaces::WorkspacesContext;
 use super::worktree::WorktreeWorkspace;
@@ -14,7 +20,6 @@ use crate::git::{ImportedCommit, ObjectStorage};
 use crate::sandbox::{
     ResourceBounds, Sandbox, SandboxConfig, SandboxLayer, SandboxUnavailable, SandboxWorkspace,
 };
-use crate::trees::remove_all;
 use crate::{Diff, ObjectId, PathError, ResultRef, Root, SkippedPath};
 
 /// The commit message for a state that another workspace starts from.
@@ -27,14 +32,14 @@ pub struct Workspace {
     reference: ResultRef,
     path: PathBuf,
     /// A std mutex: held during one operation of git or the kernel, never while a program runs.
-    space: Mutex<Option<AnyWorkspace>>,
+    space: Mutex<Option<WorkspaceFiles>>,
     /// The last record, for use after the workspace is closed.
     last: Mutex<WorkspaceRecord>,
 }
 
 /// The files of a workspace, in an overlay or in a git work tree.
 #[derive(Debug)]
-pub(super) enum AnyWorkspace {
+pub(super) enum WorkspaceFiles {
     Overlay(OverlayWorkspace),
     Worktree(Box<WorktreeWorkspace>),
 }
@@ -42,8 +47,16 @@ pub(super) enum AnyWorkspace {
 /// What a sandbox shows besides the workspace, and its bounds.
 #[derive(Clone, Debug, Default)]
 pub struct SandboxOptions {
-    /// Toolchains and caches, mounted read-only.
+    /// Directories that a person granted, mounted read-only; credentials in them are searched for and hidden.
     pub grants: Vec<PathBuf>,
+    /// Toolchains, mounted read-only.
+    pub toolchains: Vec<PathBuf>,
+    /// Settings files of toolchains, which are shown without lines that may contain passwords or tokens.
+    pub filtered: Vec<PathBuf>,
+    /// Directories that come before the system's in `PATH`.
+    pub path: Vec<PathBuf>,
+    /// Environment variables that toolchains need.
+    pub variables: Vec<(OsString, OsString)>,
     /// Hidden even below a grant, such as the home directory; the state directory and the user's own checkout are
     /// always hidden.
     pub hidden: Vec<PathBuf>,
@@ -53,7 +66,7 @@ pub struct SandboxOptions {
     pub may_miss: Vec<SandboxLayer>,
 }
 
-/// The kept work of a workspace.
+/// What [`Workspace::keep`] committed: commit, changed files and skipped paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptCommit {
     /// The commit; `None` if there is no work.
@@ -68,11 +81,18 @@ pub struct KeptCommit {
     pub skipped: Vec<SkippedPath>,
 }
 
-impl AnyWorkspace {
+impl WorkspaceFiles {
     pub(super) fn record(&self) -> WorkspaceRecord {
         match self {
             Self::Overlay(space) => space.record(),
             Self::Worktree(space) => space.record(),
+        }
+    }
+
+    pub(super) fn delegation_dirs(&self) -> DelegationDirs {
+        match self {
+            Self::Overlay(space) => space.delegation_dirs(),
+            Self::Worktree(space) => space.delegation_dirs(),
         }
     }
 
@@ -93,24 +113,30 @@ impl Workspace {
     pub(super) fn new(
         shared: &Arc<WorkspacesContext>,
         reference: ResultRef,
-        space: AnyWorkspace,
+        space: WorkspaceFiles,
     ) -> Self {
         let record = space.record();
         Self {
             shared: Arc::clone(shared),
             reference,
-            path: PathBuf::from(&record.path),
+            path: shared.visible_path(Path::new(&record.path)),
             space: Mutex::new(Some(space)),
             last: Mutex::new(record),
         }
     }
 
-    /// Returns the path under which programs and models see the workspace.
+    /// Returns the path under which programs and models see the workspace: that of the user's checkout, if possible.
     ///
-    /// An overlay is mounted there only for its own programs; use [`Workspace::root`] for access.
+    /// Use [`Workspace::root`] for access.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Returns the directory of its files. An overlay is mounted there only for its own programs.
+    #[must_use]
+    pub fn directory(&self) -> PathBuf {
+        PathBuf::from(self.record().path)
     }
 
     /// Returns the reference for its result.
@@ -119,7 +145,14 @@ impl Workspace {
         &self.reference
     }
 
-    /// Opens the merged tree, for the file tools.
+    /// Returns the path at which commands start and relative paths begin: [`Workspace::path`], or the subfolder of
+    /// it that was opened.
+    #[must_use]
+    pub fn start_path(&self) -> PathBuf {
+        self.path.join(&self.shared.subfolder)
+    }
+
+    /// Opens the directory in which the agent starts, for the file tools.
     ///
     /// Use it for one tool call only: after a child was made from this workspace, an older handle may show an older
     /// state, and making a child is slower while a handle is open.
@@ -130,16 +163,19 @@ impl Workspace {
     pub fn root(&self) -> Result<Root, PathError> {
         let mut space = self.lock();
         let space = space.as_mut().ok_or(PathError::NotFound)?;
-        match space {
-            AnyWorkspace::Overlay(space) => space.root().map_err(path_error),
-            AnyWorkspace::Worktree(space) => Root::open(space.worktree.path()),
-        }
+        let top = match space {
+            WorkspaceFiles::Overlay(space) => space.root().map_err(path_error)?,
+            WorkspaceFiles::Worktree(space) => {
+                Root::open(space.worktree.path())?.known_as(&self.path)
+            }
+        };
+        top.subfolder(&self.shared.subfolder)
     }
 
     /// Returns the record for reopening it, which changes when a child is made from it.
     #[must_use]
     pub fn record(&self) -> WorkspaceRecord {
-        let now = self.lock().as_ref().map(AnyWorkspace::record);
+        let now = self.lock().as_ref().map(WorkspaceFiles::record);
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(now) = now {
             *last = now;
@@ -154,41 +190,56 @@ impl Workspace {
     /// When the workspace is closed, or a required layer of the sandbox is missing.
     pub fn sandbox(&self, more: SandboxOptions) -> Result<Sandbox, SandboxUnavailable> {
         let why = |error: WorkspaceError| SandboxUnavailable { why: error.to_string() };
-        let SandboxOptions { grants, mut hidden, mut bounds, may_miss } = more;
-        // The list of alternates comes from the repository, so it must not grant access to anything.
-        let is_granted = |folder: &Path| {
-            let real = |grant: &PathBuf| grant.canonicalize().unwrap_or_else(|_| grant.clone());
-            grants.iter().any(|grant| folder.starts_with(real(grant)))
-        };
-        let repository = &self.shared.repository;
-        let objects = self.shared.object_dirs.find(repository, &is_granted).map_err(why)?;
-        let mut data = objects.folders;
-        hidden.extend(objects.hidden);
-        hidden.extend(self.shared.credentials.credentials_below(&grants));
-        let workspace = self.with_open(|_, space| {
+        let shared = &self.shared;
+        let SandboxOptions { grants, mut hidden, mut bounds, may_miss, .. } = more;
+        let mut git = GitMounts::find(shared, &grants).map_err(why)?;
+        hidden.append(&mut git.hidden);
+        hidden.extend(shared.credentials.credentials_below(&grants));
+        let opened = self.with_open(|shared, space| {
+            let private = space.delegation_dirs().make(shared.options.home.as_deref())?;
             Ok(match space {
-                AnyWorkspace::Overlay(space) => SandboxWorkspace::Overlay(space.mounted()?),
-                AnyWorkspace::Worktree(space) => {
-                    data.push(space.private_git_dir());
+                WorkspaceFiles::Overlay(space) => {
+                    git.lend_to(&self.path.join(".git"));
+                    (private, SandboxWorkspace::Overlay(space.mounted()?))
+                }
+                WorkspaceFiles::Worktree(space) => {
+                    git.show_git_dir(space.private_git_dir(), &self.path.join(".git"));
                     bounds.base_entries = space.base_entries();
-                    SandboxWorkspace::Directory(space.worktree.path().to_owned())
+                    let path = space.worktree.path().to_owned();
+                    let namespaces = Some(space.namespaces(shared)?);
+                    (private, SandboxWorkspace::Directory { path, namespaces })
                 }
             })
         });
-        let workspace = workspace.map_err(why)?;
+        let (private, workspace) = opened.map_err(why)?;
+        let repository = &shared.repository;
         hidden.push(repository.work_tree().to_owned());
         hidden.push(repository.common_dir().to_owned());
         hidden.extend_from_slice(repository.protected_paths());
+        let mut variables = more.variables;
+        if let Some(home) = &shared.options.home {
+            variables.push(("HOME".into(), home.into()));
+        }
+        let mut replaced = git.replaced;
+        replaced.extend(more.filtered.into_iter().filter_map(|file| {
+            // Behind a link, the file itself must be replaced.
+            let file = file.canonicalize().ok()?;
+            let shown = without_secrets(&fs::read(&file).ok()?)?;
+            Some((file, OsString::from_vec(shown)))
+        }));
         Sandbox::new(SandboxConfig {
-            helper: self.shared.options.helper.clone(),
-            workspace,
-            at: self.path.clone(),
-            grants,
-            data,
+            start: shared.subfolder.clone(),
+            grants: [grants, more.toolchains].concat(),
+            data: git.mounted,
+            private,
+            replaced,
+            path: more.path,
+            variables,
             hidden,
-            network: self.shared.options.network,
+            network: shared.options.network,
             bounds,
             may_miss,
+            ..SandboxConfig::new(shared.options.helper.clone(), workspace, &self.path)
         })
     }
 
@@ -203,26 +254,27 @@ impl Workspace {
         })
     }
 
-    /// Commits all work to `refs/adjutant/<run>/<child>`; if nothing changed since the last call, nothing is
-    /// committed.
+    /// Commits the work to `refs/adjutant/<run>/<child>`.
     ///
-    /// Ignored files are left out and listed in the result.
+    /// The commit replaces that of the last call; without changes it stays, and if the files equal the base again,
+    /// the reference is deleted. Skipped paths (ignored, reserved, unreadable, too large, …) are listed in the
+    /// result; see [`SkippedPath::is_work`].
     ///
     /// # Errors
     ///
-    /// Why the work could not be kept; nothing was changed.
+    /// Why the work could not be committed. The files are unchanged.
     pub fn keep(&self, message: &str, at: SystemTime) -> Result<KeptCommit, WorkspaceError> {
         let mut space = self.lock();
         let space = space.as_mut().ok_or_else(|| self.closed())?;
         keep(&self.shared, &self.reference, space, message, at)
     }
 
-    /// Commits all work as [`Workspace::keep`] does, then removes the files without checking again that they are
-    /// kept. If some of the work could not be kept, the files stay.
+    /// Commits the work as [`Workspace::keep`] does, then removes the files without checking again that they are
+    /// committed. If a skipped path is work, the files stay.
     ///
     /// # Errors
     ///
-    /// Why the work could not be kept; nothing was changed. Files that could not be removed are not an error: the
+    /// Why the work could not be committed. The files are unchanged. Files that could not be removed are not an error: the
     /// next sweep removes them.
     pub fn keep_and_close(
         &self,
@@ -271,8 +323,8 @@ impl Workspace {
         let mut space = self.lock();
         let space = space.as_mut().ok_or_else(|| self.closed())?;
         match space {
-            AnyWorkspace::Overlay(space) => space.snapshot(at),
-            AnyWorkspace::Worktree(space) => {
+            WorkspaceFiles::Overlay(space) => space.snapshot(at),
+            WorkspaceFiles::Worktree(space) => {
                 let (state, _) = space.worktree.import(STATE, at, ObjectStorage::Durable)?;
                 let base = if state.made.tree == state.base_tree {
                     space.worktree.base().clone()
@@ -288,7 +340,7 @@ impl Workspace {
     /// Runs `work` while the workspace is locked.
     pub(super) fn with_open<T>(
         &self,
-        work: impl FnOnce(&WorkspacesContext, &mut AnyWorkspace) -> Result<T, WorkspaceError>,
+        work: impl FnOnce(&WorkspacesContext, &mut WorkspaceFiles) -> Result<T, WorkspaceError>,
     ) -> Result<T, WorkspaceError> {
         let mut space = self.lock();
         work(&self.shared, space.as_mut().ok_or_else(|| self.closed())?)
@@ -310,7 +362,7 @@ impl Workspace {
         WorkspaceError::Closed { path: self.path.clone() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<AnyWorkspace>> {
+    fn lock(&self) -> MutexGuard<'_, Option<WorkspaceFiles>> {
         self.space.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -319,14 +371,14 @@ impl Workspace {
 pub(super) fn keep(
     shared: &WorkspacesContext,
     reference: &ResultRef,
-    space: &mut AnyWorkspace,
+    space: &mut WorkspaceFiles,
     message: &str,
     at: SystemTime,
 ) -> Result<KeptCommit, WorkspaceError> {
     let base = space.record().base()?;
     let before = shared.repository.result(reference)?;
     if before.is_none()
-        && let AnyWorkspace::Overlay(overlay) = &*space
+        && let WorkspaceFiles::Overlay(overlay) = &*space
         && overlay.is_untouched()?
     {
         let (diff, skipped) = (Diff::default(), Vec::new());
@@ -359,9 +411,9 @@ pub(super) fn keep(
 pub(super) fn is_kept(
     shared: &WorkspacesContext,
     reference: &ResultRef,
-    space: &mut AnyWorkspace,
+    space: &mut WorkspaceFiles,
 ) -> Result<bool, WorkspaceError> {
-    if let AnyWorkspace::Overlay(overlay) = &*space
+    if let WorkspaceFiles::Overlay(overlay) = &*space
         && overlay.is_untouched()?
     {
         return Ok(true);
@@ -379,21 +431,17 @@ pub(super) fn is_kept(
 }
 
 /// Removes the files of a workspace whose work is kept.
-pub(super) fn remove(space: AnyWorkspace) -> Result<(), WorkspaceError> {
+pub(super) fn remove(space: WorkspaceFiles) -> Result<(), WorkspaceError> {
     match space {
-        AnyWorkspace::Overlay(space) => space.remove(),
-        AnyWorkspace::Worktree(space) => Ok(space.worktree.remove()?),
+        WorkspaceFiles::Overlay(space) => space.remove(),
+        WorkspaceFiles::Worktree(space) => space.remove(),
     }
 }
 
 /// Removes the files of a workspace whatever they contain.
-pub(super) fn discard(space: AnyWorkspace) -> Result<(), WorkspaceError> {
+pub(super) fn discard(space: WorkspaceFiles) -> Result<(), WorkspaceError> {
     match space {
-        AnyWorkspace::Overlay(space) => space.remove(),
-        AnyWorkspace::Worktree(space) => {
-            // Files first: on a full disk there would be no space to record the removal.
-            let _ = remove_all(space.worktree.path());
-            Ok(space.worktree.discard()?)
-        }
+        WorkspaceFiles::Overlay(space) => space.remove(),
+        WorkspaceFiles::Worktree(space) => space.discard(),
     }
 }

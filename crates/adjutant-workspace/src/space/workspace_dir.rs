@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
 
+use super::delegation_dirs::DelegationDirs;
 use super::record::LayerName;
 use super::{WorkspaceError, WorkspaceRecord};
 use crate::private;
@@ -69,6 +70,11 @@ impl WorkspaceDir {
     /// Returns the mount point of the merged tree.
     pub(super) fn tree(&self) -> PathBuf {
         self.path.join("tree")
+    }
+
+    /// Returns the private directories of the delegation that works here.
+    pub(super) fn delegation_dirs(&self) -> DelegationDirs {
+        DelegationDirs::in_folder(&self.path)
     }
 
     pub(super) fn upper(&self, number: usize) -> PathBuf {

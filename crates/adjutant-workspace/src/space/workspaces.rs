@@ -16,7 +16,8 @@ use super::layers::LowerLayers;
 use super::object_dirs::ObjectDirCache;
 use super::overlay::{OverlayWorkspace, WorkspaceStart};
 use super::record::LayerName;
-use super::workspace::{AnyWorkspace, Workspace};
+use super::visible_path::{can_be_home, why_not_at};
+use super::workspace::{Workspace, WorkspaceFiles};
 use super::workspace_dir::{WorkspaceDir, is_empty};
 use super::worktree::WorktreeWorkspace;
 use super::{WorkspaceBacking, WorkspaceError};
@@ -24,6 +25,7 @@ use crate::git::{CommitRange, MissingWork, bytes_of};
 use crate::overlay::Overlay;
 use crate::private;
 use crate::sandbox::{NetworkAccess, SandboxHelper};
+use crate::trees::CheckoutDates;
 use crate::{
     Conflict, Git, GitError, ObjectId, Repository, ResultRef, SkipReason, SkippedPath,
     WorkTreeSnapshot,
@@ -43,7 +45,7 @@ const MAX_NAMED_PATHS: usize = 5;
 
 /// Which kind of workspace to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum BackingChoice {
+pub enum WorkspaceBackingChoice {
     /// An overlay if the machine supports it, otherwise a work tree.
     #[default]
     Best,
@@ -57,7 +59,7 @@ pub enum BackingChoice {
 #[derive(Clone, Debug)]
 pub struct WorkspaceOptions {
     /// The kind of workspace.
-    pub backing: BackingChoice,
+    pub backing: WorkspaceBackingChoice,
     /// Whether programs in them may use the network.
     pub network: NetworkAccess,
     /// Ignored files and directories to copy into workspaces, relative to the repository.
@@ -70,8 +72,36 @@ pub struct WorkspaceOptions {
     /// Whether capturing the same state twice gives the same commit, so that later work can build on results that
     /// started from it.
     pub reproducible: bool,
+    /// Whether commands run in a sandbox. They then see a workspace at the path of the user's checkout.
+    pub sandboxed: bool,
+    /// The user's home directory; commands see a private directory at its path.
+    pub home: Option<PathBuf>,
+    /// Package caches of the user, which commands use copy-on-write at their own paths.
+    pub caches: Vec<PathBuf>,
+    /// The most bytes that the workspaces of all repositories may occupy in the state directory; `None` for no bound.
+    pub disk_bytes: Option<u64>,
     /// The program that is started as the sandbox helper.
     pub helper: SandboxHelper,
+}
+
+impl WorkspaceOptions {
+    /// Returns options for sandboxed commands that see nothing of the user's home directory and caches.
+    #[must_use]
+    pub fn new(helper: SandboxHelper) -> Self {
+        Self {
+            backing: WorkspaceBackingChoice::default(),
+            network: NetworkAccess::Off,
+            include_ignored: Vec::new(),
+            reserved: Vec::new(),
+            closed: Vec::new(),
+            reproducible: false,
+            sandboxed: true,
+            home: None,
+            caches: Vec::new(),
+            disk_bytes: None,
+            helper,
+        }
+    }
 }
 
 /// The workspaces of one repository, for all its runs.
@@ -85,6 +115,8 @@ pub struct Workspaces {
 pub(super) struct WorkspacesContext {
     pub(super) repository: Repository,
     pub(super) options: WorkspaceOptions,
+    /// Where agents start: a directory relative to the top of the repository, empty for the top itself.
+    pub(super) subfolder: PathBuf,
     /// Adjutant's state directory.
     pub(super) state: PathBuf,
     /// The directory of this repository in the state directory.
@@ -114,10 +146,13 @@ struct CapturedState {
     held: bool,
     /// Owned by the workspaces that use it.
     lower: Weak<LowerLayers>,
+    /// The times of the user's files; `None` if no build results are included, to which they matter.
+    dates: Option<Arc<CheckoutDates>>,
 }
 
 impl Workspaces {
-    /// Opens the workspaces of the repository around `tree`; everything is stored below `state`.
+    /// Opens the workspaces of the repository around `tree`, in which agents start; everything is stored below
+    /// `state`.
     ///
     /// # Errors
     ///
@@ -126,7 +161,7 @@ impl Workspaces {
     pub fn open(
         tree: &Path,
         state: &Path,
-        options: WorkspaceOptions,
+        mut options: WorkspaceOptions,
     ) -> Result<Self, WorkspaceError> {
         let git = Git::find(&std::env::var_os("PATH").unwrap_or_else(|| USUAL_PATH.into()))?;
         let tree = fs::canonicalize(tree).map_err(WorkspaceError::io("opening the directory"))?;
@@ -142,9 +177,15 @@ impl Workspaces {
         closed.push(state.clone());
         let repository = repository.with_reserved(options.reserved.clone()).with_protected(&closed);
         let (kind, fallback) = choose_backing(&options, &private)?;
+        // Links in the path of the home directory would have to exist inside the sandbox, too.
+        options.home = options.home.and_then(|home| home.canonicalize().ok());
+        options.home.take_if(|home| !can_be_home(home));
+        let subfolder =
+            tree.strip_prefix(repository.work_tree()).unwrap_or(Path::new("")).to_owned();
         let shared = WorkspacesContext {
             repository,
             options,
+            subfolder,
             state,
             folder,
             private,
@@ -163,6 +204,18 @@ impl Workspaces {
         self.shared.kind
     }
 
+    /// Returns whether programs in the workspaces may use the network.
+    #[must_use]
+    pub fn network(&self) -> NetworkAccess {
+        self.shared.options.network
+    }
+
+    /// Returns why commands see a workspace at its own path instead of the checkout's, if they do.
+    #[must_use]
+    pub fn why_not_at_checkout(&self) -> Option<&'static str> {
+        self.shared.why_not_at_checkout()
+    }
+
     /// Returns why work trees are used instead of overlays, if they are.
     #[must_use]
     pub fn fallback_reason(&self) -> Option<&str> {
@@ -173,6 +226,12 @@ impl Workspaces {
     #[must_use]
     pub fn repository(&self) -> &Repository {
         &self.shared.repository
+    }
+
+    /// Returns the directory in which agents start, relative to the top of the repository; empty for the top.
+    #[must_use]
+    pub fn subfolder(&self) -> &Path {
+        &self.shared.subfolder
     }
 
     /// Returns the path of a child's workspace, whether it exists or not.
@@ -263,7 +322,7 @@ impl Workspaces {
                 {
                     record.remarks.push("reopened as it was left".to_owned());
                     let space = shared.reopen(&reference, dir, &record)?;
-                    return Ok(Workspace::new(shared, reference, AnyWorkspace::Overlay(space)));
+                    return Ok(Workspace::new(shared, reference, WorkspaceFiles::Overlay(space)));
                 }
                 dir.remove_contents()?;
                 let start = match above {
@@ -271,7 +330,7 @@ impl Workspaces {
                     None => shared.batch_start(run, batch)?,
                 };
                 let shared = Arc::clone(shared);
-                AnyWorkspace::Overlay(OverlayWorkspace::mount(
+                WorkspaceFiles::Overlay(OverlayWorkspace::mount(
                     shared,
                     reference.clone(),
                     dir,
@@ -290,7 +349,7 @@ impl Workspaces {
                     &start.base,
                     start.remarks,
                 )?;
-                AnyWorkspace::Worktree(Box::new(space))
+                WorkspaceFiles::Worktree(Box::new(space))
             }
         };
         Ok(Workspace::new(shared, reference, space))
@@ -298,6 +357,21 @@ impl Workspaces {
 }
 
 impl WorkspacesContext {
+    pub(super) fn why_not_at_checkout(&self) -> Option<&'static str> {
+        if !self.options.sandboxed {
+            return Some("the sandbox is off");
+        }
+        why_not_at(self.repository.work_tree(), self.options.home.as_deref())
+    }
+
+    /// Returns the path at which programs and models see the workspace whose files lie at `own`.
+    pub(super) fn visible_path(&self, own: &Path) -> PathBuf {
+        match self.why_not_at_checkout() {
+            None => self.repository.work_tree().to_owned(),
+            Some(_) => own.to_owned(),
+        }
+    }
+
     pub(super) fn kind(&self) -> WorkspaceBacking {
         self.kind
     }
@@ -344,7 +418,10 @@ impl WorkspacesContext {
             let lower = match known.lower.upgrade() {
                 Some(lower) => Ok(lower),
                 None if self.kind == WorkspaceBacking::Worktree => Ok(Arc::default()),
-                None => self.lower_layers(&known.layers).map(Arc::new),
+                None => {
+                    let dates = known.dates.as_ref();
+                    self.dated_layers(&known.layers, dates).map(Arc::new)
+                }
             };
             let failed =
                 |_| Err(WorkspaceError::Record("its base commit could not be kept".to_owned()));
@@ -359,6 +436,7 @@ impl WorkspacesContext {
     }
 
     fn capture(&self) -> Result<CapturedState, WorkspaceError> {
+        let began = SystemTime::now();
         // A reproducible commit takes git longer and is needed only if later work may build on it.
         let snapshot = match self.options.reproducible {
             true => self.repository.capture_reproducibly()?,
@@ -373,13 +451,22 @@ impl WorkspacesContext {
             layers.push(LayerName::Ignored(included.key().to_owned()));
         }
         let (commit, mut remarks) = (snapshot.commit.clone(), remarks(&snapshot));
+        if let Some(why) = self.why_not_at_checkout() {
+            remarks.push(format!("commands see the workspace at another path than yours: {why}"));
+        }
         let borrows = self.repository.common_dir().join("objects/info/alternates");
         if fs::metadata(borrows).is_ok_and(|list| list.len() > 0) {
             let remark = "commands see objects borrowed from another repository only if its directory is \
                           granted";
             remarks.push(remark.to_owned());
         }
-        Ok(CapturedState { layers, commit, remarks, held: false, lower: Weak::new() })
+        let mut dates = None;
+        if !self.options.include_ignored.is_empty() {
+            let changed = self.repository.differences(&snapshot.head_tree, &commit)?;
+            let changed = changed.entries.into_iter().map(|entry| entry.path);
+            dates = Some(Arc::new(CheckoutDates::new(self.repository.work_tree(), changed, began)));
+        }
+        Ok(CapturedState { layers, commit, remarks, held: false, lower: Weak::new(), dates })
     }
 
     fn batch(&self, key: String) -> Arc<CaptureBatch> {
@@ -464,12 +551,12 @@ fn choose_backing(
     options: &WorkspaceOptions,
     private: &Path,
 ) -> Result<(WorkspaceBacking, Option<String>), WorkspaceError> {
-    if options.backing == BackingChoice::Worktree {
+    if options.backing == WorkspaceBackingChoice::Worktree {
         return Ok((WorkspaceBacking::Worktree, Some("work trees were requested".to_owned())));
     }
     match Overlay::probe(&options.helper, private) {
         Ok(()) => Ok((WorkspaceBacking::Overlay, None)),
-        Err(error) if options.backing == BackingChoice::Overlay => Err(error.into()),
+        Err(error) if options.backing == WorkspaceBackingChoice::Overlay => Err(error.into()),
         Err(error) => Ok((WorkspaceBacking::Worktree, Some(error.to_string()))),
     }
 }

@@ -4,9 +4,11 @@
 //! commit and the objects, and nothing of the user's own git directory.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::delegation_dirs::DelegationDirs;
 use super::ignored_files::IgnoredFiles;
 use super::interrupted::is_interrupted;
 use super::take_in::recover_take_in_at;
@@ -14,7 +16,8 @@ use super::workspaces::WorkspacesContext;
 use super::{WorkspaceBacking, WorkspaceError, WorkspaceRecord, gitdir};
 use crate::git::bytes_of;
 use crate::private::{self, ensure_dir, make_private};
-use crate::sandbox::count_entries;
+use crate::sandbox::{DirectoryNamespaces, count_entries};
+use crate::trees::remove_all;
 use crate::{Diff, GitError, ObjectId, ResultRef, Root, Worktree, Worktrees};
 
 /// The file beside a work tree that stores how many files and directories it had when it was made. The
@@ -26,6 +29,8 @@ const BASE_ENTRIES: &str = "base-entries";
 pub(super) struct WorktreeWorkspace {
     pub(super) worktree: Worktree,
     remarks: Vec<String>,
+    /// The namespaces of its programs, once one has run: a cache can be mounted only once at a time.
+    namespaces: Option<Arc<DirectoryNamespaces>>,
 }
 
 impl WorktreeWorkspace {
@@ -45,7 +50,7 @@ impl WorktreeWorkspace {
         match adopt(&all, reference)? {
             Some(worktree) if worktree.base() == base || !worktree.is_clean()? => {
                 remarks.push("reopened as it was left".to_owned());
-                let space = Self { worktree, remarks };
+                let space = Self { worktree, remarks, namespaces: None };
                 space.recover_take_in()?;
                 space.make_private(shared)?;
                 return Ok(space);
@@ -61,7 +66,7 @@ impl WorktreeWorkspace {
             }
             made => made?,
         };
-        let space = Self { worktree, remarks };
+        let space = Self { worktree, remarks, namespaces: None };
         space.make_private(shared)?;
         if let Some(included) =
             IgnoredFiles::scan(&shared.repository, &shared.options.include_ignored)?
@@ -88,7 +93,7 @@ impl WorktreeWorkspace {
             space.write_changes(shared, &shared.repository.differences(&base, &work)?)?;
             return Ok(Some(space));
         }
-        let space = Self { worktree, remarks };
+        let space = Self { worktree, remarks, namespaces: None };
         space.recover_take_in()?;
         // Creating it may have been interrupted just before this step.
         space.make_private(shared)?;
@@ -130,6 +135,44 @@ impl WorktreeWorkspace {
         let noted = fs::read_to_string(folder_of(&self.worktree).join(BASE_ENTRIES)).ok();
         let noted = noted.and_then(|text| text.trim().parse().ok());
         noted.unwrap_or_else(|| self.record_entries())
+    }
+
+    pub(super) fn delegation_dirs(&self) -> DelegationDirs {
+        DelegationDirs::in_folder(folder_of(&self.worktree))
+    }
+
+    /// Returns the namespaces of its programs, creating them at the first call.
+    pub(super) fn namespaces(
+        &mut self,
+        shared: &WorkspacesContext,
+    ) -> Result<Arc<DirectoryNamespaces>, WorkspaceError> {
+        if let Some(known) = &self.namespaces {
+            return Ok(Arc::clone(known));
+        }
+        let options = &shared.options;
+        let caches = self.delegation_dirs().make_caches(&options.caches)?;
+        let made = DirectoryNamespaces::create(&options.helper, options.network, caches);
+        let made =
+            made.map_err(|why| WorkspaceError::io("creating namespaces")(io::Error::other(why)))?;
+        Ok(Arc::clone(self.namespaces.insert(Arc::new(made))))
+    }
+
+    /// Removes the work tree as [`Worktree::remove`] does, and the private directories with it.
+    pub(super) fn remove(self) -> Result<(), WorkspaceError> {
+        let dirs = self.delegation_dirs();
+        drop(self.namespaces);
+        dirs.remove()?;
+        Ok(self.worktree.remove()?)
+    }
+
+    /// Removes the work tree whatever it contains, and the private directories with it.
+    pub(super) fn discard(self) -> Result<(), WorkspaceError> {
+        let dirs = self.delegation_dirs();
+        drop(self.namespaces);
+        // Files first: on a full disk there would be no space to record the removal.
+        let _ = remove_all(self.worktree.path());
+        dirs.remove()?;
+        Ok(self.worktree.discard()?)
     }
 
     /// Returns the private git directory, which lies next to the files.

@@ -13,6 +13,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
 
+use super::dates::CheckoutDates;
+use super::disk_usage;
 use super::export;
 use super::lock::FileLock;
 use crate::Root;
@@ -31,6 +33,8 @@ const MAX_MOVED_FILES: usize = 5_000;
 pub struct BaseCheckouts<'a> {
     repository: &'a Repository,
     folder: PathBuf,
+    /// The most bytes that the workspaces of all repositories may occupy.
+    bound: Option<u64>,
 }
 
 /// A base that is not changed while this exists.
@@ -91,7 +95,15 @@ impl<'a> BaseCheckouts<'a> {
         let folder = repository.state().join("bases");
         private::ensure_dir(&folder)
             .map_err(GitError::io("creating the directory of base checkouts"))?;
-        Ok(Self { repository, folder })
+        Ok(Self { repository, folder, bound: None })
+    }
+
+    /// Before a base is added, removes unused ones of all repositories in the state directory, so that everything there
+    /// occupies at most `bytes`.
+    #[must_use]
+    pub fn bounded(mut self, bytes: Option<u64>) -> Self {
+        self.bound = bytes;
+        self
     }
 
     /// Leases a base with the files of `tree`: an existing, an updated or a new one.
@@ -100,17 +112,26 @@ impl<'a> BaseCheckouts<'a> {
     ///
     /// Why no base could be provided.
     pub fn lease(&self, tree: &ObjectId) -> Result<BaseLease, GitError> {
+        self.lease_dated(tree, None)
+    }
+
+    /// Leases a base like [`BaseCheckouts::lease`], whose files have the times of the user's checkout.
+    pub(crate) fn lease_dated(
+        &self,
+        tree: &ObjectId,
+        dates: Option<&CheckoutDates>,
+    ) -> Result<BaseLease, GitError> {
         loop {
-            if let Some(lease) = self.lease_warm(tree)? {
+            if let Some(lease) = self.lease_warm(tree, dates)? {
                 return Ok(lease);
             }
             // One at a time: if eight workspaces need the same base, one makes it and seven find it.
             let making = FileLock::open_file(&self.folder.join("lock"))?;
             making.acquire(FlockOperation::LockExclusive)?;
-            if let Some(lease) = self.lease_warm(tree)? {
+            if let Some(lease) = self.lease_warm(tree, dates)? {
                 return Ok(lease);
             }
-            if let Some(lease) = self.make(tree)? {
+            if let Some(lease) = self.make(tree, dates)? {
                 return Ok(lease);
             }
         }
@@ -125,16 +146,34 @@ impl<'a> BaseCheckouts<'a> {
         Ok(all)
     }
 
-    fn lease_warm(&self, tree: &ObjectId) -> Result<Option<BaseLease>, GitError> {
+    fn lease_warm(
+        &self,
+        tree: &ObjectId,
+        dates: Option<&CheckoutDates>,
+    ) -> Result<Option<BaseLease>, GitError> {
         for base in self.list()? {
             if read_state(&base) != BaseState::Ready(tree.clone()) {
                 continue;
             }
             // It may be being removed.
             let Ok(held) = FileLock::open_file(&base.join("lock")) else { continue };
-            if held.acquire(FlockOperation::NonBlockingLockShared)?
-                && read_state(&base) == BaseState::Ready(tree.clone())
+            if !held.acquire(FlockOperation::NonBlockingLockShared)? {
+                continue;
+            }
+            if let Some(dates) = dates
+                && !is_dated(&base, dates)?
             {
+                // Only an unused base is changed.
+                if !held.acquire(FlockOperation::NonBlockingLockExclusive)? {
+                    continue;
+                }
+                stamp(&base, dates)?;
+                // Converting a lock is not atomic: another process may have changed the base meanwhile.
+                if !held.acquire(FlockOperation::NonBlockingLockShared)? {
+                    continue;
+                }
+            }
+            if read_state(&base) == BaseState::Ready(tree.clone()) {
                 return Ok(Some(leased(&base, tree, BaseLeaseCost::Warm, held)));
             }
         }
@@ -142,7 +181,11 @@ impl<'a> BaseCheckouts<'a> {
     }
 
     /// Makes a base; `None` if another process changed it before it could be leased.
-    fn make(&self, tree: &ObjectId) -> Result<Option<BaseLease>, GitError> {
+    fn make(
+        &self,
+        tree: &ObjectId,
+        dates: Option<&CheckoutDates>,
+    ) -> Result<Option<BaseLease>, GitError> {
         let mut unused = Vec::new();
         let all = self.list()?;
         for base in &all {
@@ -167,9 +210,10 @@ impl<'a> BaseCheckouts<'a> {
             && (distance <= MAX_MOVED_FILES || crowded)
         {
             self.move_base(&base, &held, &from, tree)?;
+            dates.map_or(Ok(()), |dates| stamp(&base, dates))?;
             return downgrade_to_lease(&base, tree, BaseLeaseCost::Moved(distance), held);
         }
-        self.create(tree)
+        self.create(tree, dates)
     }
 
     /// Returns the tree of an unused base and the number of files that differ from `tree`; `None` if the base is
@@ -208,6 +252,8 @@ impl<'a> BaseCheckouts<'a> {
         let at = |source| GitError::Path { path: files.clone(), source };
         let root = Root::open(&files).map_err(at)?;
         set_state(base, &format!("moving {from} {to}"))?;
+        // Its size changes.
+        let _ = fs::remove_file(base.join(disk_usage::SIZE_FILE));
         let (gone, written): (Vec<&DiffEntry>, Vec<&DiffEntry>) =
             diff.entries.iter().partition(|entry| entry.new_mode == 0);
         for entry in gone {
@@ -218,7 +264,15 @@ impl<'a> BaseCheckouts<'a> {
         set_state(base, &format!("ready {to}"))
     }
 
-    fn create(&self, tree: &ObjectId) -> Result<Option<BaseLease>, GitError> {
+    fn create(
+        &self,
+        tree: &ObjectId,
+        dates: Option<&CheckoutDates>,
+    ) -> Result<Option<BaseLease>, GitError> {
+        // The bases of this repository are in SPACES/REPOSITORY/.private/bases.
+        if let (Some(bound), Some(spaces)) = (self.bound, self.folder.ancestors().nth(3)) {
+            disk_usage::make_room(spaces, bound)?;
+        }
         let mut number = 0;
         let base = loop {
             let base = self.folder.join(format!("{number:04}"));
@@ -235,6 +289,7 @@ impl<'a> BaseCheckouts<'a> {
             fs::create_dir(&files).map_err(GitError::io("creating a base checkout"))?;
             let scratch = self.repository.scratch(None)?;
             export::check_out(&scratch, tree, &files, held.duplicate()?)?;
+            dates.map_or(Ok(()), |dates| stamp(&base, dates))?;
             set_state(&base, &format!("ready {tree}"))
         })();
         if let Err(error) = made {
@@ -244,6 +299,25 @@ impl<'a> BaseCheckouts<'a> {
         }
         downgrade_to_lease(&base, tree, BaseLeaseCost::Created, held)
     }
+}
+
+fn is_dated(base: &Path, dates: &CheckoutDates) -> Result<bool, GitError> {
+    dates
+        .match_base(&base.join("tree"))
+        .map_err(GitError::io("reading file times of a base checkout"))
+}
+
+/// Gives the files of a locked base the times of the user's checkout. Indexes that recorded other times are removed.
+fn stamp(base: &Path, dates: &CheckoutDates) -> Result<(), GitError> {
+    let stamp = || -> io::Result<()> {
+        for entry in fs::read_dir(base)?.flatten() {
+            if entry.file_name().as_encoded_bytes().starts_with(b"index-") {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        dates.stamp(&base.join("tree"))
+    };
+    stamp().map_err(GitError::io("setting file times of a base checkout"))
 }
 
 /// Converts the maker's exclusive lock into a lease; `None` if another process was faster.

@@ -107,7 +107,7 @@ pub(crate) fn write(
         list.extend_from_slice(bytes_of(&entry.path));
         list.push(0);
     }
-    scratch.call("update-index").args(["-z", "--index-info"]).feed(&list)?;
+    scratch.call("update-index").args(["-z", "--index-info"]).run_with_input(&list)?;
     let mut call = scratch.call_in("checkout-index", into);
     if let Some(lock) = lock {
         call = call.holding_lock(lock);

@@ -6,6 +6,8 @@
 
 mod apply;
 mod bases;
+mod dates;
+mod disk_usage;
 mod export;
 mod journal;
 mod lock;
@@ -21,6 +23,8 @@ pub use apply::{
 };
 pub(crate) use bases::boot_id;
 pub use bases::{BaseCheckouts, BaseLease, BaseLeaseCost};
+pub(crate) use dates::CheckoutDates;
+pub use disk_usage::{DiskUsage, size_on_disk};
 pub(crate) use export::remove_with_empty_parents;
 pub(crate) use journal::is_temp_of_replacement;
 pub(crate) use lock::FileLock;

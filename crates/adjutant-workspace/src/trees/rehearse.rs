@@ -8,9 +8,9 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use super::apply::{ApplyError, CleanMerge, MergeTarget};
-use crate::git::{Diff, DiffEntry, GitError, ObjectId, Repository};
+use crate::git::{Diff, DiffEntry, ObjectId, Repository};
 
-/// A result that could be applied.
+/// What applying a result would change; nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApplyRehearsal {
     /// What would change.
@@ -34,11 +34,11 @@ impl Repository {
     ) -> Result<Vec<Result<ApplyRehearsal, ApplyError>>, ApplyError> {
         let _alone = self.apply_lock()?;
         let ours = self.capture(at)?;
-        let (mut commit, mut tree) = (ours.commit.clone(), ours.tree.clone());
+        let mut tree = ours.tree.clone();
         let mut known = BTreeSet::new();
         let mut all = Vec::new();
         for result in results {
-            let onto = MergeTarget { commit: &commit, tree: &tree, known: &known };
+            let onto = MergeTarget { tree: &tree, known: &known };
             let merged = self.merge_onto(result, &ours, onto).and_then(|merge| {
                 self.refuse_unknown_files(&merge.diff, &known)?;
                 // The files of earlier results are not on disk yet.
@@ -57,7 +57,6 @@ impl Repository {
             };
             known.extend(diff.entries.into_iter().map(|entry| entry.path));
             all.push(Ok(ApplyRehearsal { diff: self.diff(&tree, &next)?, submodules }));
-            commit = self.temporary_commit(&next, &commit)?;
             tree = next;
         }
         Ok(all)
@@ -76,24 +75,5 @@ impl Repository {
         };
         let paths: Vec<PathBuf> = new.filter(there).cloned().collect();
         if paths.is_empty() { Ok(()) } else { Err(ApplyError::Dirty { paths }) }
-    }
-
-    /// Creates a commit for a tree so that it can be merged with; no reference points to it.
-    fn temporary_commit(&self, tree: &ObjectId, parent: &ObjectId) -> Result<ObjectId, GitError> {
-        let scratch = self.scratch(None)?;
-        let mut call = scratch.call("commit-tree").args(["-m", "rehearsal", "-p"]);
-        for name in ["GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME"] {
-            call = call.env(name, "Adjutant");
-        }
-        for email in ["GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL"] {
-            call = call.env(email, "adjutant@localhost");
-        }
-        for date in ["GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"] {
-            // A fixed date, so that repeating the rehearsal creates no new objects.
-            call = call.env(date, "@0 +0000");
-        }
-        let output = call.args([parent.as_str(), tree.as_str()]).run()?;
-        ObjectId::from_bytes(&output.bytes)
-            .ok_or_else(|| GitError::Unreadable { command: "commit-tree".to_owned() })
     }
 }

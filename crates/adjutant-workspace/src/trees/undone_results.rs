@@ -3,7 +3,7 @@
 //! Only the paths that the result changed are examined, as they are on disk; nothing is stored. In doubt a result
 //! counts as present: the user's own edits to it must not be overwritten by applying it again.
 //!
-//! Start at [`Repository::undone`].
+//! Start at [`Repository::fully_undone`].
 
 use std::collections::btree_map::Entry as MapEntry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -73,7 +73,7 @@ impl Repository {
     /// # Errors
     ///
     /// When git fails or files cannot be read.
-    pub fn undone(
+    pub fn fully_undone(
         &self,
         results: &[ObjectId],
         applied: &[String],
@@ -117,14 +117,14 @@ impl Repository {
                 gone.insert(result.clone());
             }
         }
-        gone.extend(self.reverted(&unsure, &bases, &look)?);
+        gone.extend(self.reverted_in_head(&unsure, &bases, &look)?);
         Ok(gone)
     }
 
     /// Returns those of the results of which HEAD contains nothing, if the given files are as in HEAD; HEAD may
     /// have changed them in other ways. Then reverting the result in HEAD, alone or with everything since its fork
     /// point, changes nothing.
-    fn reverted(
+    fn reverted_in_head(
         &self,
         results: &[(&ObjectId, Vec<&DiffEntry>)],
         bases: &BTreeMap<ObjectId, ObjectId>,
@@ -151,9 +151,8 @@ impl Repository {
         if pairs.is_empty() {
             return Ok(BTreeSet::new());
         }
-        let tree = self.tree_of(&head)?;
-        let without = self.merged_trees(&pairs, &head)?;
-        let same = pairs.iter().zip(without).filter(|(_, without)| without.as_ref() == Some(&tree));
+        let without = self.merges_without_change(&pairs, &head)?;
+        let same = pairs.iter().zip(without).filter(|(_, is_same)| *is_same);
         Ok(same.map(|((_, result), _)| (*result).clone()).collect())
     }
 }

@@ -20,8 +20,8 @@ use super::lock::FileLock;
 use super::owner_access::{grant_owner_access, grant_top_access};
 use super::remove::remove_all;
 use crate::git::{
-    GitError, ImportedCommit, NewCommit, ObjectId, ObjectStorage, Repository, ResultRef,
-    SkipReason, SkippedPath, WorkTreeStatus, bytes_of, check_change_count, is_too_deep,
+    GitError, ImportedCommit, NewCommit, ObjectId, ObjectStorage, READ_IN_EVERY_DIR, Repository,
+    ResultRef, SkipReason, SkippedPath, WorkTreeStatus, bytes_of, check_change_count, is_too_deep,
 };
 use crate::private;
 use crate::{Dir, FileKind, PathError, RelPath, Root};
@@ -370,7 +370,7 @@ impl Worktree {
     }
 }
 
-/// Lists paths that are too deep for git, and removes pipes called `.gitignore`: git would block on reading them.
+/// Lists paths that are too deep for git, and removes pipes with the name of a file that git reads: it would block.
 fn scan_before_status(
     folder: &Dir,
     at: &Path,
@@ -378,7 +378,8 @@ fn scan_before_status(
 ) -> Result<(), PathError> {
     for entry in folder.list(MAX_ENTRIES)?.entries {
         let path = at.join(&entry.name);
-        if entry.kind == FileKind::Fifo && entry.name == ".gitignore" {
+        if entry.kind == FileKind::Fifo && READ_IN_EVERY_DIR.iter().any(|name| entry.name == *name)
+        {
             folder.file_target(&entry.name)?.unlink()?;
             skipped.push(SkippedPath { path, reason: SkipReason::Special });
         } else if entry.kind == FileKind::Directory {

@@ -29,7 +29,7 @@ impl Cell {
     }
 
     fn bounded(bounds: ResourceBounds) -> Self {
-        Self::over(bounds, |ground| SandboxWorkspace::Directory(ground.path("at")))
+        Self::over(bounds, |ground| SandboxWorkspace::directory(ground.path("at")))
     }
 
     fn over(bounds: ResourceBounds, place: impl FnOnce(&Ground) -> SandboxWorkspace) -> Self {
@@ -160,7 +160,7 @@ fn credentials_below_a_grant_are_covered_and_what_is_hidden_stays_so() {
         fs::write(cache.join(secret), "token").unwrap();
     }
     fs::write(cache.join(".cargo/registry/crate"), "code").unwrap();
-    let mut config = config(&ground, SandboxWorkspace::Directory(ground.path("at")));
+    let mut config = config(&ground, SandboxWorkspace::directory(ground.path("at")));
     config.grants = vec![PROBE.as_str().into(), cache.clone()];
     config.hidden = vec![cache.join("state")];
     let cell = Cell { sandbox: Sandbox::new(config).unwrap(), ground };
@@ -175,15 +175,37 @@ fn credentials_below_a_grant_are_covered_and_what_is_hidden_stays_so() {
     cell.only_outside(&["write", code.to_str().unwrap()]);
 }
 
+/// Servers on the host listen where a program can address them. Each trick reaches them from outside, and none from
+/// inside, whatever the program itself is told.
 #[test]
-fn no_network_of_any_family_is_reached() {
+fn no_server_on_the_host_is_reached() {
     let cell = Cell::new();
-    let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
-    let tcp_at = tcp.local_addr().unwrap().to_string();
-    cell.only_outside(&["tcp", &tcp_at]);
-    cell.only_outside(&["fastopen", &tcp_at]);
+    let mut servers = Vec::new();
+    for address in ["127.0.0.1:0", "127.0.0.53:0", "0.0.0.0:0", "[::1]:0"] {
+        let Ok(tcp) = TcpListener::bind(address) else { continue };
+        tcp.set_nonblocking(true).unwrap();
+        servers.push(tcp);
+    }
+    for tcp in &servers {
+        let address = tcp.local_addr().unwrap();
+        for trick in ["tcp", "fastopen"] {
+            if trick == "fastopen" && address.is_ipv6() {
+                continue;
+            }
+            outside(&[trick, &address.to_string()]);
+            assert!(tcp.accept().is_ok(), "{trick} {address} outside");
+            cell.inside(&[trick, &address.to_string()]);
+            assert!(tcp.accept().is_err(), "{trick} {address} reached the host");
+        }
+        cell.not_inside(&["tcp", &address.to_string()]);
+    }
     let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
-    cell.only_outside(&["udp", &udp.local_addr().unwrap().to_string()]);
+    udp.set_nonblocking(true).unwrap();
+    let address = udp.local_addr().unwrap().to_string();
+    outside(&["udp", &address]);
+    assert!(udp.recv(&mut [0]).is_ok());
+    cell.inside(&["udp", &address]);
+    assert!(udp.recv(&mut [0]).is_err(), "UDP reached the host");
     let path = cell.path("socket");
     let _unix = UnixListener::bind(&path).unwrap();
     cell.only_outside(&["unix", &path]);
@@ -191,8 +213,57 @@ fn no_network_of_any_family_is_reached() {
     let address = SocketAddr::from_abstract_name(&name).unwrap();
     let _abstract = UnixListener::bind_addr(&address).unwrap();
     cell.only_outside(&["abstract", &name]);
-    cell.only_outside(&["netlink"]);
-    cell.only_outside(&["vsock"]);
+    // Addresses outside this machine have no route.
+    for address in ["192.0.2.1:80", "169.254.169.254:80", "[2001:db8::1]:80"] {
+        cell.not_inside(&["tcp", address]);
+        cell.not_inside(&["udp", address]);
+    }
+}
+
+#[test]
+fn only_sockets_for_loopback_can_be_opened() {
+    let cell = Cell::new();
+    let [unix, inet, inet6, netlink, packet, alg, vsock] = ["1", "2", "10", "16", "17", "38", "40"];
+    let [stream, datagram, raw] = ["1", "2", "3"];
+    let cloexec_datagram = (libc::SOCK_DGRAM | libc::SOCK_CLOEXEC).to_string();
+    for words in [
+        [unix, stream, "0"],
+        [unix, datagram, "0"],
+        [inet, stream, "6"],
+        [inet6, stream, "0"],
+        [inet, &cloexec_datagram, "17"],
+        [netlink, raw, "0"],
+    ] {
+        let [family, kind, protocol] = words;
+        let (ended, said) = cell.inside(&["socket", family, kind, protocol]);
+        assert_eq!(ended.end, ProgramEnd::Exited(0), "{words:?}: {said}");
+    }
+    let kernel_events = libc::NETLINK_KOBJECT_UEVENT.to_string();
+    let audit = libc::NETLINK_AUDIT.to_string();
+    for words in [
+        [netlink, raw, kernel_events.as_str()],
+        [netlink, raw, audit.as_str()],
+        [vsock, stream, "0"],
+        [alg, "5", "0"],
+        [packet, raw, "768"],
+        [inet, raw, "1"],
+        [inet, datagram, "1"],
+        [inet, stream, "132"],
+        [inet6, raw, "58"],
+        [inet, stream, "262"],
+    ] {
+        let [family, kind, protocol] = words;
+        cell.not_inside(&["socket", family, kind, protocol]);
+    }
+    cell.only_outside(&["socket", netlink, raw, &kernel_events]);
+    cell.only_outside(&["socket", vsock, stream, "0"]);
+}
+
+#[test]
+fn servers_and_clients_in_the_sandbox_reach_each_other() {
+    let cell = Cell::new();
+    let (ended, said) = cell.inside(&["serve"]);
+    assert_eq!((ended.end, said.as_str()), (ProgramEnd::Exited(0), "done\n"));
 }
 
 #[test]
@@ -400,7 +471,7 @@ fn without_user_namespaces_nothing_is_run() {
 #[test]
 fn a_granted_network_opens_the_network_and_nothing_else() {
     let ground = Ground::new();
-    let mut config = config(&ground, SandboxWorkspace::Directory(ground.path("at")));
+    let mut config = config(&ground, SandboxWorkspace::directory(ground.path("at")));
     config.grants = vec![PROBE.as_str().into()];
     config.network = NetworkAccess::Granted;
     let cell = Cell { sandbox: Sandbox::new(config).unwrap(), ground };
@@ -418,7 +489,7 @@ fn a_granted_network_opens_the_network_and_nothing_else() {
     cell.only_outside(&["read", &cell.path("secret")]);
     cell.only_outside(&["kill", &std::process::id().to_string()]);
     cell.only_outside(&["unshare"]);
-    cell.only_outside(&["vsock"]);
+    cell.only_outside(&["socket", "40", "1", "0"]);
 }
 
 /// Two runs at a time in one workspace: neither sees the other.
@@ -475,7 +546,7 @@ fn a_hidden_home_shows_only_the_grants_inside_it() {
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(file, "text").unwrap();
     }
-    let mut config = config(&ground, SandboxWorkspace::Directory(ground.path("at")));
+    let mut config = config(&ground, SandboxWorkspace::directory(ground.path("at")));
     config.grants = vec![
         PROBE.as_str().into(),
         ground.path("outer/home/.cargo"),

@@ -6,8 +6,9 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use adjutant_workspace::sandbox::NetworkAccess;
-use adjutant_workspace::space::{BackingChoice, WorkspaceBacking, WorkspaceOptions, Workspaces};
+use adjutant_workspace::space::{
+    WorkspaceBacking, WorkspaceBackingChoice, WorkspaceOptions, Workspaces,
+};
 use adjutant_workspace::{
     ApplyError, FileChange, Git, MissingParents, NewCommit, ObjectId, PathError, Repository,
     ResultRef, Root, SkipReason, SkippedPath, layer_changes, with_link_targets,
@@ -268,26 +269,22 @@ fn a_directory_that_looks_like_a_git_directory_is_neither_written_nor_created() 
     }
 }
 
-fn options(backing: BackingChoice, include: &[&str]) -> WorkspaceOptions {
+fn options(backing: WorkspaceBackingChoice, include: &[&str]) -> WorkspaceOptions {
     WorkspaceOptions {
         backing,
-        network: NetworkAccess::Off,
         include_ignored: include.iter().map(PathBuf::from).collect(),
-        reserved: Vec::new(),
-        closed: Vec::new(),
-        reproducible: false,
-        helper: helper(),
+        ..WorkspaceOptions::new(helper())
     }
 }
 
-fn spaces(user: &User, backing: BackingChoice, include: &[&str]) -> Workspaces {
+fn spaces(user: &User, backing: WorkspaceBackingChoice, include: &[&str]) -> Workspaces {
     let state = user.outer.path().join("state");
     Workspaces::open(&user.tree, &state, options(backing, include)).unwrap()
 }
 
-const KINDS: [(BackingChoice, WorkspaceBacking); 2] = [
-    (BackingChoice::Overlay, WorkspaceBacking::Overlay),
-    (BackingChoice::Worktree, WorkspaceBacking::Worktree),
+const KINDS: [(WorkspaceBackingChoice, WorkspaceBacking); 2] = [
+    (WorkspaceBackingChoice::Overlay, WorkspaceBacking::Overlay),
+    (WorkspaceBackingChoice::Worktree, WorkspaceBacking::Worktree),
 ];
 
 #[test]
@@ -443,7 +440,7 @@ fn tracked_fixtures_that_look_like_git_directories_stay_and_untracked_ones_are_l
 }
 
 /// Opens workspaces that exclude the user's configuration and the target of a link in it.
-fn closed_spaces(user: &User, backing: BackingChoice, include: &[&str]) -> Workspaces {
+fn closed_spaces(user: &User, backing: WorkspaceBackingChoice, include: &[&str]) -> Workspaces {
     let options = WorkspaceOptions {
         closed: with_link_targets(&user.path(".config/adjutant")),
         ..options(backing, include)

@@ -8,12 +8,14 @@ mod escape;
 mod file_target;
 mod git;
 mod git_dirs;
+mod home;
 mod overlay;
 mod race;
 mod root;
 mod sandbox;
 mod space;
 mod speed;
+mod toolchains;
 
 use std::path::Path;
 

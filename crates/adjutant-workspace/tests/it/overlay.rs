@@ -53,6 +53,7 @@ impl Ground {
             work: self.path("work"),
             at: self.path("at"),
             network: NetworkAccess::Off,
+            caches: Vec::new(),
         }
     }
 

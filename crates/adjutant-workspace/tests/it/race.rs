@@ -67,7 +67,7 @@ fn a_hidden_path_that_is_replaced_all_the_time_fails_no_run_and_ends_up_hidden()
     std::fs::create_dir_all(cache.join("folder")).unwrap();
     std::fs::write(cache.join("folder/in"), "secret").unwrap();
     std::fs::write(cache.join("file"), "secret").unwrap();
-    let mut config = config(&ground, SandboxWorkspace::Directory(ground.path("at")));
+    let mut config = config(&ground, SandboxWorkspace::directory(ground.path("at")));
     config.grants = vec![cache.clone(), cache.join("gone")];
     config.hidden = ["folder", "file", "swapped", "made"].map(|name| cache.join(name)).into();
     let (folder, file) = (cache.join("folder"), cache.join("file"));

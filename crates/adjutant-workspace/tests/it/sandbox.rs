@@ -7,24 +7,14 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use adjutant_workspace::sandbox::{
-    BoundedOutput, CancelHandle, NetworkAccess, OutputStream, ProgramEnd, ProgramSpec,
-    ResourceBounds, RunError, Sandbox, SandboxConfig, SandboxWorkspace, SandboxedExit,
+    BoundedOutput, CancelHandle, OutputStream, ProgramEnd, ProgramSpec, RunError, Sandbox,
+    SandboxConfig, SandboxWorkspace, SandboxedExit,
 };
 
 use crate::overlay::{Ground, PROBE, helper};
 
 pub(crate) fn config(ground: &Ground, workspace: SandboxWorkspace) -> SandboxConfig {
-    SandboxConfig {
-        helper: helper(),
-        workspace,
-        at: ground.path("at"),
-        grants: Vec::new(),
-        data: Vec::new(),
-        hidden: Vec::new(),
-        network: NetworkAccess::Off,
-        bounds: ResourceBounds::default(),
-        may_miss: Vec::new(),
-    }
+    SandboxConfig::new(helper(), workspace, ground.path("at"))
 }
 
 /// The result of a program and its output.
@@ -53,7 +43,7 @@ fn a_command_writes_into_the_overlay_and_the_handle_sees_it() {
 fn simple() -> (Ground, Sandbox) {
     let ground = Ground::new();
     let sandbox =
-        Sandbox::new(config(&ground, SandboxWorkspace::Directory(ground.path("at")))).unwrap();
+        Sandbox::new(config(&ground, SandboxWorkspace::directory(ground.path("at")))).unwrap();
     (ground, sandbox)
 }
 

@@ -26,7 +26,7 @@ fn least(times: usize, mut work: impl FnMut()) -> (Duration, Duration) {
 
 #[test]
 #[ignore = "a measurement"]
-fn a_sandboxed_call_costs_at_most_three_milliseconds_more() {
+fn a_sandboxed_call_costs_at_most_six_milliseconds_more() {
     let ground = Ground::new();
     let sandbox = Sandbox::new(config(&ground, SandboxWorkspace::Overlay(ground.mount()))).unwrap();
     let cancel = CancelHandle::new().unwrap();
@@ -43,7 +43,7 @@ fn a_sandboxed_call_costs_at_most_three_milliseconds_more() {
         "plain {:?} (median {:?}), sandboxed {:?} (median {:?})",
         plain.0, plain.1, inside.0, inside.1
     );
-    assert!(inside.0 < plain.0 + Duration::from_millis(3), "{:?}", inside.0 - plain.0);
+    assert!(inside.0 < plain.0 + Duration::from_millis(6), "{:?}", inside.0 - plain.0);
 }
 
 #[test]

@@ -46,8 +46,11 @@ fn attempt(words: &[&str]) -> io::Result<String> {
         ["fastopen", address] => fast_open(parse(address)?).map(done),
         ["unix", path] => UnixStream::connect(path).map(|_| "connected".to_owned()),
         ["abstract", name] => abstract_socket(name).map(done),
-        ["netlink"] => socket(libc::AF_NETLINK, libc::SOCK_RAW).map(done),
-        ["vsock"] => socket(libc::AF_VSOCK, libc::SOCK_STREAM).map(done),
+        ["socket", family, kind, protocol] => {
+            let number = |text: &str| text.parse::<libc::c_int>().map_err(io::Error::other);
+            socket(number(family)?, number(kind)?, number(protocol)?).map(done)
+        }
+        ["serve"] => serve().map(done),
         ["trace-child"] => trace_child().map(done),
         ["read-memory"] => read_memory().map(done),
         ["kill", process] => kill(process.parse().map_err(io::Error::other)?).map(done),
@@ -121,8 +124,35 @@ fn abstract_socket(name: &str) -> io::Result<()> {
     Ok(rustix::net::connect(&socket, &address)?)
 }
 
-fn socket(family: libc::c_int, kind: libc::c_int) -> io::Result<()> {
-    checked(unsafe { libc::syscall(libc::SYS_socket, family, kind, 0) }).map(|_| ())
+fn socket(family: libc::c_int, kind: libc::c_int, protocol: libc::c_int) -> io::Result<()> {
+    checked(unsafe { libc::syscall(libc::SYS_socket, family, kind, protocol) }).map(|_| ())
+}
+
+/// Connects servers and clients in one process, over every address of loopback and over Unix sockets.
+fn serve() -> io::Result<()> {
+    use std::net::{TcpListener, ToSocketAddrs as _};
+    use std::os::linux::net::SocketAddrExt as _;
+    use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener};
+    for (at, to) in [("127.0.0.1:0", "127.0.0.1"), ("[::1]:0", "::1"), ("0.0.0.0:0", "127.0.0.2")] {
+        let server = TcpListener::bind(at)?;
+        TcpStream::connect((to, server.local_addr()?.port()))?;
+        server.accept()?;
+    }
+    for name in ["localhost".to_owned(), fs::read_to_string("/proc/sys/kernel/hostname")?] {
+        let found = (name.trim(), 0).to_socket_addrs()?.next();
+        UdpSocket::bind(found.ok_or(io::ErrorKind::NotFound)?)?;
+    }
+    let [one, other] = [UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?];
+    one.send_to(b"x", other.local_addr()?)?;
+    other.recv(&mut [0])?;
+    let named = UnixListener::bind("socket")?;
+    UnixStream::connect("socket")?;
+    named.accept()?;
+    let address = UnixAddr::from_abstract_name("adjutant-probe")?;
+    let hidden = UnixListener::bind_addr(&address)?;
+    UnixStream::connect_addr(&address)?;
+    hidden.accept()?;
+    UnixStream::pair().map(|_| ())
 }
 
 /// Starts itself as a child that waits until its standard input closes.
@@ -239,7 +269,10 @@ fn survive(path: &str) -> io::Result<()> {
 
 /// Answers connections until it receives a message.
 fn listen(path: &str) -> io::Result<String> {
-    let listener = UnixListener::bind(path)?;
+    // A socket has a name before it accepts connections. Under its final name it always does.
+    let unfinished = format!("{path}.unfinished");
+    let listener = UnixListener::bind(&unfinished)?;
+    fs::rename(&unfinished, path)?;
     loop {
         let (mut stream, _) = listener.accept()?;
         let mut word = [0; 1];
@@ -341,16 +374,10 @@ fn session() -> io::Result<String> {
 fn engine(workspace: &str) -> io::Result<String> {
     use adjutant_workspace::sandbox as it;
     let this = std::env::current_exe()?;
+    let helper = it::SandboxHelper::this_program();
     let config = it::SandboxConfig {
-        helper: it::SandboxHelper::this_program(),
-        workspace: it::SandboxWorkspace::Directory(workspace.into()),
-        at: workspace.into(),
         grants: vec![this.clone()],
-        data: Vec::new(),
-        hidden: Vec::new(),
-        network: it::NetworkAccess::Off,
-        bounds: it::ResourceBounds::default(),
-        may_miss: Vec::new(),
+        ..it::SandboxConfig::new(helper, it::SandboxWorkspace::directory(workspace), workspace)
     };
     let sandbox = it::Sandbox::new(config).map_err(io::Error::other)?;
     let script = "setsid \"$0\" listen alive & while [ ! -e alive ]; do :; done; echo; wait";

@@ -91,7 +91,7 @@ fn without_agent_files_agents_explains_how_to_write_one() {
 }
 
 #[test]
-fn agents_are_listed_with_what_counts_and_what_does_not() {
+fn agents_lists_used_shadowed_and_unusable_agent_files() {
     let rig = place();
     rig.write(".gemini/agents/reviewer.md", REVIEWER);
     rig.write(".claude/agents/broken.md", "---\nname: x\n---\n");
@@ -244,7 +244,7 @@ fn a_run_gives_tasks_to_agents_by_their_names() {
 }
 
 #[test]
-fn a_person_works_as_an_agent_by_name() {
+fn the_agent_flag_chooses_the_agent_of_a_run_or_task() {
     let rig = place();
     let model = rig.model();
     let out = rig.run(["run", "--agent", "reviewer", "--model", model, "Is it good?"]);
@@ -266,7 +266,7 @@ fn a_person_works_as_an_agent_by_name() {
 }
 
 #[test]
-fn only_a_person_lets_project_files_choose_a_model() {
+fn only_the_user_can_let_project_files_choose_a_model() {
     let rig = place();
     at_home(&rig, ".config/adjutant/config.toml", "models_allowed = [\"openai/gpt-5.6\"]");
     let json = rig.run(["agents", "reviewer", "--json"]).json();
@@ -279,7 +279,7 @@ fn only_a_person_lets_project_files_choose_a_model() {
 }
 
 #[test]
-fn every_agent_that_is_listed_and_each_of_opencode_can_be_named_with_agent() {
+fn the_agent_flag_accepts_every_listed_agent_and_all_opencode_agents() {
     let rig = Rig::with_script("[[turn]]\ntext = 'planned'\n");
     rig.write(".claude/agents/explore.md", "---\ndescription: Own.\n---\nLook around.");
     let listed = rig.run(["agents", "--json"]).json();
@@ -309,7 +309,7 @@ fn every_agent_that_is_listed_and_each_of_opencode_can_be_named_with_agent() {
 }
 
 #[test]
-fn a_built_in_agent_that_was_named_is_there_again_after_resume() {
+fn resume_uses_the_built_in_agent_that_the_run_was_started_with() {
     let rig = Rig::with_script("[[turn]]\ndelay_ms = 300000\ntext = 'late'\n");
     let mut live = rig.delegating(&["--agent", "explore", "-t", "a=look"]).start();
     live.wait_for("[a] started").signal(rustix::process::Signal::KILL);
@@ -321,7 +321,7 @@ fn a_built_in_agent_that_was_named_is_there_again_after_resume() {
 }
 
 #[test]
-fn a_tool_that_a_file_asked_for_and_did_not_get_is_ignored_by_name() {
+fn a_requested_tool_that_is_not_granted_is_listed_as_ignored() {
     let rig = Rig::new();
     let file = |keys: &str| format!("---\ndescription: One.\n{keys}\n---\nWork.");
     rig.write(".opencode/agent/switch.md", file("tools:\n  write: true\n  grep: true"));

@@ -101,7 +101,7 @@ fn a_call_waits_for_a_person_who_reads_the_question_and_types_its_code() {
 }
 
 #[test]
-fn a_person_says_no_and_nothing_starts() {
+fn a_denied_call_starts_nothing() {
     let rig = rig();
     let mut client = plain(&rig, &[]);
     let data = client.data("delegate_start", task("a"));

@@ -64,18 +64,18 @@ fn req_7_check_refuses_a_cycle_with_exit_4() {
 }
 
 #[test]
-fn check_names_what_is_wrong_with_its_input() {
+fn check_names_the_error_in_its_input() {
     let rig = Rig::new();
     for (input, said) in [
-        ("", "standard input: EOF while parsing a value at line 1 column 0"),
-        ("{}", "standard input: missing field `request`"),
-        ("nonsense", "standard input: expected ident"),
+        ("", "standard input is not a valid request: EOF while parsing a value at line 1 column 0"),
+        ("{}", "standard input is not a valid request: missing field `request`"),
+        ("nonsense", "standard input is not a valid request: expected ident"),
         (r#"{"request":{"agent":"a"}}"#, "tree: at least the root is needed"),
         (
             r#"{"tree":[{"id":"r","agent":"a"}],"request":{"parent":"nobody","agent":"b"}}"#,
             "UNKNOWN_PARENT",
         ),
-        (r#"{"policy":{"max_depth":4},"request":{"agent":"a"}}"#, "hard maximum is 3"),
+        (r#"{"policy":{"max_depth":4},"request":{"agent":"a"}}"#, "exceeds the hard maximum 3"),
         (r#"{"policy":{"nope":1},"request":{"agent":"a"}}"#, "unknown policy key `nope`"),
     ] {
         let out = check(&rig, &[], input);
@@ -236,6 +236,7 @@ fn policy_shows_each_limit_with_its_origin() {
         in_place             false                                   preset scout
         workspace_bytes      2,147,483,648                           preset scout
         workspace_entries    500,000                                 preset scout
+        disk_bytes           21,474,836,480                          preset scout
         run_max_s            600                                     preset scout
         merge_children       false                                   preset scout
         network              false                                   preset scout

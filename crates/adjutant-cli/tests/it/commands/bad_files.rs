@@ -31,7 +31,7 @@ fn files(rig: &Rig) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn a_task_that_the_list_does_not_hold_starts_nothing() {
+fn a_task_number_that_is_not_in_the_list_starts_nothing() {
     let rig = rig();
     for goal in ["/research 9", "/plan 9", "/revise 9 soon", "/implement 9", "/implement 1-9"] {
         let out = run(&rig, goal);
@@ -53,7 +53,7 @@ fn a_task_that_the_list_does_not_hold_starts_nothing() {
 }
 
 #[test]
-fn without_a_list_no_model_is_asked_and_a_command_says_how_to_begin_one() {
+fn without_a_task_list_a_command_calls_no_model_and_says_how_to_add_a_task() {
     let rig = Rig::with_script(COMMANDS);
     insta::assert_snapshot!(run(&rig, "/plan 99 the whole thing"), @r#"
     --- stderr ---
@@ -100,7 +100,7 @@ fn half_written_files_are_named_and_left_alone() {
         (
             ".adjutant-pending.json",
             b"{\"v\":",
-            "`.adjutant/specs/.adjutant-pending.json` is not the record of a change",
+            "`.adjutant/specs/.adjutant-pending.json` is not a valid record of an interrupted change",
         ),
     ] {
         let rig = rig();
@@ -117,7 +117,7 @@ fn half_written_files_are_named_and_left_alone() {
 }
 
 #[test]
-fn an_entry_that_was_cut_off_counts_with_what_the_other_file_says() {
+fn a_truncated_todo_entry_is_completed_from_state_json() {
     let rig = rig();
     let todo = rig.work().join(SPECS).join("TODO.md");
     for half in ["# TODO\n\n### 1. Ad", ""] {
@@ -130,7 +130,7 @@ fn an_entry_that_was_cut_off_counts_with_what_the_other_file_says() {
 }
 
 #[test]
-fn a_specs_folder_that_is_a_link_elsewhere_starts_nothing_and_gets_nothing() {
+fn a_specs_folder_that_is_an_outward_link_starts_no_run_and_is_not_written() {
     for link in [".adjutant", ".adjutant/specs", ".opencode/specs"] {
         let rig = Rig::with_script("[[turn]]\nerror = 'bad_request'\nmessage = 'no'");
         let elsewhere = rig.path().join("elsewhere");
@@ -154,7 +154,7 @@ fn a_specs_folder_that_is_a_link_elsewhere_starts_nothing_and_gets_nothing() {
 }
 
 #[test]
-fn a_file_in_the_place_of_the_folder_is_said() {
+fn a_file_in_place_of_the_specs_folder_is_reported() {
     let rig = Rig::with_script("[[turn]]\ntext = 'Done.'");
     let file = rig.write(SPECS, "mine");
     for goal in ["/plan 1", "/task Add JWT"] {
@@ -198,7 +198,7 @@ fn command_files_that_cannot_be_used_are_named_with_the_reason() {
     adjutant: /empty is described by .opencode/command/empty.md, which cannot be used: its body is empty
       `adjutant commands` lists the commands, and the files that cannot be used.
     [exit 2]
-    adjutant: /near (.opencode/command/near.md) is handed to `reviwer`, but there is no agent `reviwer`, did you mean `reviewer`?; known are researcher, planner, implementer, reviewer, error-diagnostics-agent, specialist, helper
+    adjutant: /near (.opencode/command/near.md) delegates to `reviwer`, but there is no agent `reviwer`, did you mean `reviewer`?; known are researcher, planner, implementer, reviewer, error-diagnostics-agent, specialist, helper
       `adjutant agents` lists the agents; --agent NAME chooses one.
     [exit 2]
     ");

@@ -1,5 +1,5 @@
-//! How slash commands end that fall short: a different error for a fault in each of the five stages,
-//! and a question that a person answers.
+//! Slash commands that do not complete: a different error for a fault in each of the five stages,
+//! and a question that the user answers.
 
 use std::fs;
 
@@ -114,7 +114,7 @@ fn a_fault_in_each_stage_gives_its_own_error() {
     }
 }
 
-/// The list breaks while the run is down: the work is there, and the person is told what is left.
+/// The task list is damaged while the run is down: the work exists, and the report says what is left to do.
 #[test]
 fn a_fault_in_the_last_stage_says_that_the_work_is_done_and_how_to_mark_it() {
     let slow = "[[turn]]\nagent = \"researcher\"\ndelay_ms = 300000\n";
@@ -137,7 +137,7 @@ fn a_fault_in_the_last_stage_says_that_the_work_is_done_and_how_to_mark_it() {
     assert!(advice.contains("`adjutant task set 1 researched`"), "{advice}");
     assert!(rig.work().join(REPORT).is_file());
     assert_eq!(fs::read(&todo).unwrap(), b"### 1. Add\xff", "a broken list is left alone");
-    // What is told is what helps.
+    // The recommended command works.
     fs::write(&todo, "# TODO\n\n## Tasks\n").unwrap();
     let out = rig.run(["task", "set", "1", "researched"]);
     assert_eq!(out.code, 0, "{out}");
@@ -161,7 +161,7 @@ fn an_agent_that_cannot_write_completes_without_a_file() {
 }
 
 #[test]
-fn the_recommended_resume_repeats_in_place() {
+fn the_recommended_resume_command_repeats_the_in_place_flag() {
     let fails = "[[turn]]\nagent = \"researcher\"\nerror = 'bad_request'\nmessage = 'not now'";
     for flags in [&["--in-place"][..], &[]] {
         let rig = rig(fails);
@@ -170,7 +170,7 @@ fn the_recommended_resume_repeats_in_place() {
         let line = out.stdout.lines().find_map(|it| it.strip_prefix("Resume with: adjutant "));
         let words: Vec<&str> = line.unwrap().split(' ').collect();
         assert_eq!(words[2..], *flags, "{out}");
-        // What is told is what helps.
+        // The recommended command works.
         let script = rig.path().join("script.toml");
         let text = fs::read_to_string(&script).unwrap();
         fs::write(&script, text.replace(fails, &writes())).unwrap();

@@ -65,7 +65,7 @@ fn at(rig: &Rig, name: &str) -> PathBuf {
 }
 
 #[test]
-fn requirement_38_an_error_is_kept_with_its_command_task_and_session() {
+fn requirement_38_an_error_is_saved_with_its_command_task_and_session() {
     let rig = failing();
     let out = research(&rig);
     assert_eq!(out.code, 0, "{out}");
@@ -75,7 +75,7 @@ fn requirement_38_an_error_is_kept_with_its_command_task_and_session() {
     let errors = file["errors"].as_array().unwrap();
     assert_eq!(errors.len(), 1);
     let context = &errors[0]["context"];
-    // The helper was asked something of its own, for the task of those above it.
+    // The helper got its own prompt, for the task of its parents.
     assert_eq!((&context["command"], &context["task"]), (&json!("research"), &json!("1")));
     assert!(context["session_id"].as_str().unwrap().starts_with("sess_"));
     assert_eq!(
@@ -110,7 +110,7 @@ text = '{"status":"failed","summary":"It does not build. Lake is missing.","arti
 "#;
 
 #[test]
-fn requirement_38_every_error_of_a_return_is_kept_with_its_own_type_and_code() {
+fn requirement_38_every_error_of_a_return_is_saved_with_its_own_type_and_code() {
     let rig = Rig::with_script(TWO_ERRORS);
     rig.tasks(".adjutant/specs", &[1]);
     let out = research(&rig);
@@ -127,14 +127,14 @@ fn requirement_38_every_error_of_a_return_is_kept_with_its_own_type_and_code() {
     assert_eq!(of_type("timeout"), [""; 0]);
     insta::assert_snapshot!(rig.run(["errors", "--type", "build"]), @"
     --- stderr ---
-    adjutant: no error has the type `build`
-      Types that occur or are standard: build_error, execution, timeout, tool_unavailable, validation.
+    adjutant: unknown error type `build`
+      Known types: build_error, execution, timeout, tool_unavailable, validation.
     [exit 2]
     ");
 }
 
 #[test]
-fn what_others_wrote_stays_and_the_next_run_is_added() {
+fn entries_of_other_writers_stay_and_each_run_adds_its_errors() {
     let rig = failing_in(".opencode/specs");
     let theirs = "{\n  \"_owner\": \"me\",\n  \"errors\": [\n    {\"id\": \"err_by_hand\", \"n\": 1.10}\n  ]\n}\n";
     let file = rig.write(".opencode/specs/errors.json", theirs);
@@ -148,7 +148,7 @@ fn what_others_wrote_stays_and_the_next_run_is_added() {
     };
     let now = ids(&kept(file.clone()));
     assert_eq!((now.len(), now[0].as_str()), (3, "err_by_hand"));
-    // A person's own word on an error outlives the next run, and being fixed outlives that word.
+    // A fix status that the user wrote survives the next run, and `fixed` replaces it.
     let text = text.replacen("\"unfixed\"", "\"looked at\", \"by\": \"me\"", 1);
     fs::write(&file, &text).unwrap();
     assert_eq!(rig.run(["errors", "fixed", &now[2]]).code, 0);
@@ -189,7 +189,7 @@ fn an_invalid_errors_file_is_left_alone_with_a_warning() {
 }
 
 #[test]
-fn what_was_taken_up_again_and_completed_is_fixed_in_the_file() {
+fn an_error_of_a_run_that_completes_on_resume_is_marked_as_fixed() {
     let rig = Rig::with_script("[[turn]]\nerror = 'bad_request'\nmessage = 'not now'");
     let out = rig.run(["run", "/review", "--model", rig.model()]);
     assert_eq!(out.code, 1, "{out}");
@@ -203,7 +203,7 @@ fn what_was_taken_up_again_and_completed_is_fixed_in_the_file() {
 }
 
 #[test]
-fn only_commands_make_the_folder_and_only_their_preset_writes_there() {
+fn only_slash_commands_create_the_specs_folder_and_only_the_command_preset_writes_errors() {
     let failing = "[[turn]]\nerror = 'bad_request'\nmessage = 'no'\ntimes = 'forever'";
     let rig = Rig::with_script(failing);
     let goal = ["run", "Look", "--model", rig.model(), "--preset", "command"];
@@ -220,7 +220,7 @@ fn only_commands_make_the_folder_and_only_their_preset_writes_there() {
 }
 
 #[test]
-fn processes_that_end_at_once_lose_nothing() {
+fn processes_that_end_at_the_same_time_lose_no_errors() {
     let rig = failing();
     const PROCESSES: usize = 6;
     let runs: Vec<_> = (0..PROCESSES)

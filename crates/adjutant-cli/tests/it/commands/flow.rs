@@ -1,4 +1,4 @@
-//! A task from its first word to its code, in an empty folder: `/task`, `/research`, which a person
+//! A task from `/task` to its code, in an empty folder: `/task`, `/research`, which the user
 //! interrupts and resumes, `/plan`, `/implement`. The same play on the scripted model and on strict
 //! fakes of two providers.
 
@@ -102,7 +102,7 @@ fn stages(out: &Output) -> Vec<String> {
 
 const STAGES: [&str; 5] = ["prepare", "invoke", "receive", "validate", "process"];
 
-/// Interrupts `/research 1` in the middle and returns the session that the person is told to resume.
+/// Interrupts `/research 1` in the middle and returns the session in the recommended resume command.
 fn interrupted(rig: &Rig, api: Option<Api>) -> String {
     let model = Model::play(api, rig, true);
     let mut run = model.call(rig, &["run", "/research 1"]).start();
@@ -116,7 +116,7 @@ fn interrupted(rig: &Rig, api: Option<Api>) -> String {
     line.unwrap_or_else(|| panic!("{out}")).to_owned()
 }
 
-fn from_the_first_word_to_the_code(api: Option<Api>) {
+fn add_research_plan_and_implement(api: Option<Api>) {
     let rig = Rig::new();
     let out = rig.run(["run", "/task \"Add JWT\""]);
     assert_eq!(out.code, 0, "{out}");
@@ -151,16 +151,16 @@ fn from_the_first_word_to_the_code(api: Option<Api>) {
 }
 
 #[test]
-fn a_task_goes_from_its_first_word_to_its_code_on_the_scripted_model() {
-    from_the_first_word_to_the_code(None);
+fn a_task_is_added_researched_planned_and_implemented_on_the_scripted_model() {
+    add_research_plan_and_implement(None);
 }
 
 #[test]
-fn a_task_goes_from_its_first_word_to_its_code_on_a_fake_of_anthropic() {
-    from_the_first_word_to_the_code(Some(Api::Anthropic));
+fn a_task_is_added_researched_planned_and_implemented_on_a_fake_of_anthropic() {
+    add_research_plan_and_implement(Some(Api::Anthropic));
 }
 
 #[test]
-fn a_task_goes_from_its_first_word_to_its_code_on_a_fake_of_chat() {
-    from_the_first_word_to_the_code(Some(Api::Chat));
+fn a_task_is_added_researched_planned_and_implemented_on_a_fake_of_chat() {
+    add_research_plan_and_implement(Some(Api::Chat));
 }

@@ -41,7 +41,7 @@ fn written(script: &str, args: &[&str]) -> (Output, bool) {
 }
 
 #[test]
-fn in_place_typed_within_a_command_is_the_flag_of_that_name() {
+fn in_place_inside_a_slash_command_acts_as_the_flag() {
     for (args, expected) in [
         (&["/implement 1 --in-place"][..], true),
         (&["/implement --in-place 1 keep it small"], true),
@@ -53,7 +53,7 @@ fn in_place_typed_within_a_command_is_the_flag_of_that_name() {
         let (out, is_written) = written(WRITES, args);
         assert_eq!(out.code, 0, "{args:?}: {out}");
         assert_eq!(is_written, expected, "{args:?}: {out}");
-        let is_text = out.stderr.contains("--in-place stands in the prompt, so it is text");
+        let is_text = out.stderr.contains("--in-place is part of the prompt here");
         assert_eq!(is_text, !expected && args[0].contains("in-place"), "{args:?}: {out}");
     }
     let refused = "--in-place: agents of the preset scout only read";
@@ -68,7 +68,7 @@ fn in_place_typed_within_a_command_is_the_flag_of_that_name() {
 }
 
 #[test]
-fn what_was_typed_reaches_the_command_without_the_flag() {
+fn a_command_gets_its_text_without_the_in_place_flag() {
     let rig = Rig::with_script(WRITES);
     rig.tasks(".adjutant/specs", &[1]);
     let out = run(&rig, &["/implement 1 --in-place keep  it"]);
@@ -111,13 +111,13 @@ fn a_task_that_was_not_delegated_is_named_and_the_command_is_partial() {
 }
 
 #[test]
-fn lists_and_ranges_of_tasks_reach_the_agent_each_once_and_a_missing_one_is_named() {
+fn lists_and_ranges_pass_each_task_once_and_a_missing_task_is_named() {
     let rig = Rig::with_script(WRITES);
     for title in ["One", "Two", "Three", "Four", "Five"] {
         assert_eq!(rig.run(["task", "add", title]).code, 0);
     }
     let out = run(&rig, &["/implement 3-5,1,4 all of it"]);
-    // The script hands down the last one alone, so that one alone is marked and the others are left.
+    // The script delegates only the last task, so only that one is marked.
     assert_eq!(out.code, 3, "{out}");
     insta::assert_snapshot!(out.stdout, @r"
     Task: 3, 4, 5, 1

@@ -52,7 +52,7 @@ fn a_task_is_added_without_a_model_a_key_or_a_run() {
     assert!(rig.runs().is_empty() && !rig.state().exists(), "nothing was begun");
 }
 
-/// One code adds tasks, so both ways leave the same bytes.
+/// The same code adds tasks, so both ways write the same bytes.
 #[test]
 fn the_slash_command_task_equals_task_add() {
     let (slash, plain) = (Rig::new(), Rig::new());
@@ -74,7 +74,7 @@ fn the_slash_command_task_equals_task_add() {
 }
 
 #[test]
-fn what_is_typed_wrong_adds_nothing() {
+fn an_invalid_task_command_adds_no_task() {
     let rig = Rig::new();
     let said: String = [
         ("/task", &[][..]),
@@ -117,7 +117,7 @@ fn what_is_typed_wrong_adds_nothing() {
       adjutant run '/task "TEXT" [--language L] [--priority P] [--effort E]'
     [exit 2]
     /task "Fix it" --language 'a b'
-    adjutant: `a b` is no language; it is one word, such as rust
+    adjutant: `a b` is not a language name; expected one word, such as rust
     [exit 2]
     /task "Fix it" --priority urgent
     adjutant: `urgent` is not a priority
@@ -134,7 +134,7 @@ fn what_is_typed_wrong_adds_nothing() {
 }
 
 #[test]
-fn a_file_of_that_name_goes_to_an_agent() {
+fn a_command_file_named_task_is_run_by_an_agent() {
     let rig = Rig::with_script("[[turn]]\ntext = 'Thought about it.'");
     rig.write(".opencode/command/task.md", "---\ndescription: Ours.\n---\nThink about $ARGUMENTS.");
     let out = run(&rig, "/task Add JWT --soon", &["--model", rig.model()]);
@@ -150,7 +150,7 @@ fn a_file_of_that_name_goes_to_an_agent() {
 }
 
 #[test]
-fn commands_say_that_the_program_does_it() {
+fn commands_lists_task_as_done_without_an_agent() {
     let rig = Rig::new();
     let listed = rig.run(["commands"]).stdout;
     let task: Vec<&str> =
@@ -168,9 +168,9 @@ fn commands_say_that_the_program_does_it() {
     assert_eq!(ours, ["task"]);
 }
 
-/// An agent that delegates `/task` is told that no agent runs it, instead of delegating an empty prompt.
+/// An agent that delegates `/task` gets an error instead of delegating an empty prompt.
 #[test]
-fn no_agent_is_given_what_the_program_does() {
+fn an_agent_cannot_delegate_the_task_command() {
     let script = r#"
 [[turn]]
 agent = "review"

@@ -1,4 +1,4 @@
-//! `commands` and `run "/NAME …"`: slash commands as a person meets them.
+//! `commands` and `run "/NAME …"`: slash commands through the binary.
 
 use std::fs;
 
@@ -68,7 +68,7 @@ fn run(rig: &Rig, args: &[&str]) -> Output {
 }
 
 #[test]
-fn requirements_3_and_7_a_command_goes_three_levels_down_and_no_further() {
+fn requirements_3_and_7_a_command_delegates_three_levels_deep_and_no_deeper() {
     let rig = Rig::with_script(DOWN);
     // One who may delegate, so that only the depth keeps it from doing so.
     rig.write(
@@ -113,7 +113,7 @@ fn requirements_3_and_7_a_command_goes_three_levels_down_and_no_further() {
 }
 
 #[test]
-fn a_task_that_begins_with_a_command_is_given_what_the_command_says() {
+fn a_task_prompt_that_begins_with_a_command_is_expanded() {
     let script = r#"
 [[turn]]
 agent = "research"
@@ -164,7 +164,7 @@ text = '{"status":"completed","summary":"It is found. It is short.","artifacts":
 }
 
 #[test]
-fn section_10_the_messages_for_a_command_that_cannot_be_carried_out() {
+fn section_10_a_command_that_cannot_run_says_why() {
     let rig = Rig::with_script(ONE_WORD);
     rig.write(".claude/commands/broken.md", "---\ndescription: x\n");
     rig.write(".claude/commands/lost.md", "---\nagent: nobodi\n---\nx");
@@ -233,7 +233,7 @@ fn section_10_the_messages_for_a_command_that_cannot_be_carried_out() {
       `adjutant commands` lists the commands, and the files that cannot be used.
     [exit 2]
     /lost
-    adjutant: /lost (.claude/commands/lost.md) is handed to `nobodi`, but there is no agent `nobodi`; known are researcher, planner, implementer, reviewer, error-diagnostics-agent, specialist, helper
+    adjutant: /lost (.claude/commands/lost.md) delegates to `nobodi`, but there is no agent `nobodi`; known are researcher, planner, implementer, reviewer, error-diagnostics-agent, specialist, helper
       `adjutant agents` lists the agents; --agent NAME chooses one.
     [exit 2]
     /todo
@@ -257,7 +257,7 @@ fn a_goal_that_begins_with_a_path_is_still_a_goal() {
 }
 
 #[test]
-fn a_file_takes_the_place_of_a_built_in_and_is_quoted_with_its_arguments() {
+fn a_command_file_replaces_the_built_in_command_and_gets_its_arguments() {
     let rig = Rig::with_script(ONE_WORD);
     rig.write(
         ".claude/commands/review.md",
@@ -278,11 +278,11 @@ fn a_file_takes_the_place_of_a_built_in_and_is_quoted_with_its_arguments() {
 }
 
 #[test]
-fn a_person_chooses_agent_and_preset() {
+fn the_agent_and_preset_flags_override_those_of_a_command() {
     let rig = Rig::with_script(ONE_WORD);
     rig.tasks(".adjutant/specs", &[12]);
     let out = run(&rig, &["/plan 12", "--agent", "reviewer"]);
-    assert!(out.stderr.contains("/plan (built-in), done by reviewer by your word"), "{out}");
+    assert!(out.stderr.contains("/plan (built-in), done by reviewer (chosen by --agent)"), "{out}");
     let out = run(&rig, &["/plan 12", "--agent", "rewiever"]);
     assert_eq!(out.code, 2, "{out}");
     assert!(out.stderr.contains("did you mean `reviewer`?"), "{out}");
@@ -290,7 +290,7 @@ fn a_person_chooses_agent_and_preset() {
     fs::create_dir_all(config.parent().unwrap()).unwrap();
     fs::write(config, "preset = 'story'\n[routing.plan]\ndefault = 'specialist'").unwrap();
     let out = run(&rig, &["/plan 12", "--preset", "scout"]);
-    assert!(out.stderr.contains("done by specialist by your configuration"), "{out}");
+    assert!(out.stderr.contains("done by specialist (chosen by your configuration)"), "{out}");
     let presets: Vec<_> = (rig.runs().iter())
         .map(|run| rig.events(run)[0]["policy"]["preset"].as_str().unwrap().to_owned())
         .collect();
@@ -302,7 +302,7 @@ fn a_person_chooses_agent_and_preset() {
 }
 
 #[test]
-fn commands_are_listed_with_file_agent_and_what_is_ignored() {
+fn commands_lists_each_command_with_its_file_agent_and_ignored_keys() {
     let rig = Rig::new();
     rig.write(
         ".opencode/command/plan.md",
@@ -391,10 +391,10 @@ fn command_files_cannot_control_the_terminal() {
 }
 
 #[test]
-fn a_command_has_the_most_time_its_operation_may_take() {
+fn a_command_gets_the_longest_timeout_of_its_operation() {
     let rig = Rig::with_script(ONE_WORD);
     rig.tasks(".adjutant/specs", &[1]);
-    // Nothing was handed down, so nothing was done.
+    // The command delegated nothing, so it is not completed.
     assert_eq!(run(&rig, &["/implement 1"]).code, 1);
     let events = rig.events(&rig.only_run());
     let started = events.iter().find(|it| it["type"] == "started").unwrap();
@@ -421,7 +421,7 @@ text = "Alone."
 "#;
 
 #[test]
-fn the_files_of_context_loading_reach_the_agent_who_does_the_work() {
+fn context_loading_files_are_passed_to_the_working_agent() {
     let rig = Rig::with_script(WITH_CONTEXT);
     rig.write("docs/style.md", "Be brief.");
     let command = |name: &str, front: &str| {

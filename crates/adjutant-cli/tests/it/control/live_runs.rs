@@ -106,7 +106,7 @@ fn one_subagent_is_cancelled_and_the_others_continue() {
     assert_eq!(json(&rig, "wait", &["wait", &second], 130)["state"], "cancelled");
     let again = rig.run(["cancel", &second]);
     insta::assert_snapshot!(again, @"
-        sess_0000000000_aaaaaa had ended already: cancelled
+        sess_0000000000_aaaaaa had already ended: cancelled
         --- stderr ---
         [exit 0]
     ");
@@ -117,7 +117,7 @@ fn one_subagent_is_cancelled_and_the_others_continue() {
 }
 
 #[test]
-fn a_process_that_is_stopped_is_killed_and_its_end_recorded() {
+fn cancel_kills_a_stopped_process_and_records_its_end() {
     let rig = rig();
     let mut run = hanging(&rig, &["slow"]);
     let pid = run.pid();
@@ -147,7 +147,7 @@ fn a_process_that_is_stopped_is_killed_and_its_end_recorded() {
 }
 
 #[test]
-fn one_subagent_of_a_stopped_process_is_ended_and_the_rest_can_be_resumed() {
+fn cancelling_one_subagent_of_a_stopped_process_leaves_the_others_resumable() {
     let rig = rig();
     let mut run = hanging(&rig, &["slow", "other"]);
     let id = rig.only_run();
@@ -170,7 +170,7 @@ fn one_subagent_of_a_stopped_process_is_ended_and_the_rest_can_be_resumed() {
 }
 
 #[test]
-fn a_dead_run_is_ended_without_a_kill_and_an_ended_one_is_left_alone() {
+fn cancel_ends_a_dead_run_without_a_kill_and_leaves_an_ended_run_alone() {
     let rig = rig();
     let mut run = hanging(&rig, &["slow"]);
     run.signal(Signal::KILL);
@@ -180,7 +180,7 @@ fn a_dead_run_is_ended_without_a_kill_and_an_ended_one_is_left_alone() {
     insta::assert_snapshot!(nobody, @"
 
         --- stderr ---
-        adjutant: no run is live
+        adjutant: no run is in progress
           `adjutant status` lists the runs; name one to end it.
         [exit 2]
     ");
@@ -194,7 +194,7 @@ fn a_dead_run_is_ended_without_a_kill_and_an_ended_one_is_left_alone() {
     rig.assert_unharmed();
     let before = rig.events(&id);
     insta::assert_snapshot!(rig.run(["cancel", &id]), @"
-        run_0000000000_aaaaaa had ended already: cancelled
+        run_0000000000_aaaaaa had already ended: cancelled
         --- stderr ---
         [exit 0]
     ");
@@ -203,7 +203,7 @@ fn a_dead_run_is_ended_without_a_kill_and_an_ended_one_is_left_alone() {
 }
 
 #[test]
-fn waiting_ends_with_the_runs_own_exit_code() {
+fn wait_exits_with_the_exit_code_of_the_run() {
     let rig = rig();
     assert_eq!(rig.delegate(&["-t", "quick=now"]).code, 0);
     let ended = json(&rig, "wait", &["wait"], 0);
@@ -227,7 +227,7 @@ fn waiting_ends_with_the_runs_own_exit_code() {
 }
 
 #[test]
-fn waiting_on_a_terminal_shows_how_the_run_stands() {
+fn wait_on_a_terminal_shows_the_progress_of_the_run() {
     let rig = rig();
     let mut run = hanging(&rig, &["slow", "quick"]);
     run.wait_for("[quick] ✓ complete");
@@ -256,7 +256,7 @@ text = "done without a word"
 "#;
 
 #[test]
-fn a_subagent_hears_what_it_is_told_before_it_ends() {
+fn tell_delivers_a_message_before_the_subagent_ends() {
     let rig = Rig::with_script(LISTENING);
     let mut run = rig.delegating(&["-t", "a=look"]).start();
     run.wait_for("[a] note: listening");
@@ -283,14 +283,14 @@ fn a_subagent_hears_what_it_is_told_before_it_ends() {
     insta::assert_snapshot!(rig.run(["tell", &child, "Hello?"]), @"
 
         --- stderr ---
-        adjutant: no process works on run_0000000000_aaaaaa
+        adjutant: run_0000000000_aaaaaa is not in progress
           `adjutant status run_0000000000_aaaaaa` shows its state.
         [exit 4]
     ");
 }
 
 #[test]
-fn a_message_that_no_agent_would_get_is_refused() {
+fn tell_refuses_a_message_that_no_agent_can_receive() {
     let rig = rig();
     let mut run = hanging(&rig, &["slow", "quick"]);
     run.wait_for("[quick] ✓ complete");
@@ -301,16 +301,16 @@ fn a_message_that_no_agent_would_get_is_refused() {
         .map(|(who, text)| rig.call(["tell", who, "-"]).stdin(text).run().talk())
         .into();
     insta::assert_snapshot!(talks.join("\n"), @"
-        adjutant: sess_0000000000_aaaaaa cannot be told this: it is not a live delegation.
+        adjutant: cannot send the message to sess_0000000000_aaaaaa: it is not a live delegation.
           Name a session at work; `adjutant status latest` lists them.
         [exit 4]
-        adjutant: sess_0000000000_aaaaaa cannot be told this: no agent works there, only below it.
+        adjutant: cannot send the message to sess_0000000000_aaaaaa: it has no agent of its own; name one of its delegations.
           Name a session at work; `adjutant status latest` lists them.
         [exit 4]
-        adjutant: sess_0000000000_aaaaaa cannot be told this: it is empty.
+        adjutant: cannot send the message to sess_0000000000_aaaaaa: it is empty.
           Say something.
         [exit 2]
-        adjutant: sess_0000000000_aaaaaa cannot be told this: it has 20000 bytes, limit 16384.
+        adjutant: cannot send the message to sess_0000000000_aaaaaa: it has 20000 bytes, limit 16384.
           Say it shorter, or put it into a file the agent can read.
         [exit 2]
     ");
@@ -323,7 +323,7 @@ fn a_message_that_no_agent_would_get_is_refused() {
 }
 
 #[test]
-fn a_stopped_process_is_told_of_within_two_seconds() {
+fn tell_reports_a_stopped_process_within_two_seconds() {
     let rig = rig();
     let mut run = hanging(&rig, &["slow"]);
     let id = rig.only_run();
@@ -333,7 +333,7 @@ fn a_stopped_process_is_told_of_within_two_seconds() {
     assert!(took < PROMISED, "{took:?}");
     assert_eq!(out.code, 1, "{out}");
     assert!(out.stderr.contains(" does not answer\n"), "{out}");
-    assert!(out.stderr.contains(&format!("`adjutant cancel {id}` ends it")), "{out}");
+    assert!(out.stderr.contains(&format!("`adjutant cancel {id}` ends the run")), "{out}");
 }
 
 #[test]

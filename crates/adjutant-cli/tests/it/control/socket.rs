@@ -97,7 +97,7 @@ fn the_socket_is_private_and_answers_every_line() {
 }
 
 #[test]
-fn a_line_without_an_end_is_not_kept() {
+fn an_overlong_line_closes_the_connection() {
     let rig = Rig::with_script(SCRIPT);
     let (run, socket) = at_work(&rig);
     let mut stream = connect(&socket);
@@ -125,7 +125,7 @@ fn a_thousand_connections_do_not_block_the_control_socket() {
 
 /// A path that is too long for a socket's address, at both ends.
 #[test]
-fn a_deep_state_directory_has_a_socket_too() {
+fn a_state_directory_too_deep_for_a_socket_address_still_has_a_socket() {
     let rig = Rig::with_script(SCRIPT);
     let deep = rig.path().join("deep/".repeat(40));
     let mut run = rig.delegating(&["-t", "a=think"]).env("ADJUTANT_HOME", &deep).start();

@@ -1,7 +1,7 @@
 //! The same task file on every API, and costs compared with what the fake servers reported. `tests/foreign` does the
 //! same with third-party servers.
 
-use adjutant_testkit::fake::{Api, Delivered, Recorded, Script, Turn, Usage};
+use adjutant_testkit::fake::{Api, DeliveryOutcome, RecordedRequest, Script, Turn, Usage};
 use serde_json::{Value, json};
 
 use crate::support::rig::{Output, Rig};
@@ -28,8 +28,8 @@ fn script() -> Script {
         .using(used(50, 900, 50))
 }
 
-/// Delegates the task file and returns what was said, the bill, and what the server was asked.
-fn delegate(api: Api, script: Script) -> (Output, Value, Vec<Recorded>) {
+/// Delegates the task file and returns the output, the costs, and the requests to the server.
+fn delegate(api: Api, script: Script) -> (Output, Value, Vec<RecordedRequest>) {
     let rig = Rig::new();
     rig.write("a.rs", "fn a() {}\n");
     rig.write("b.rs", "fn b() {}\n");
@@ -42,10 +42,10 @@ fn delegate(api: Api, script: Script) -> (Output, Value, Vec<Recorded>) {
     (output, bill, server.stop())
 }
 
-/// Sums what the server reported in answers that arrived whole, as the bill counts: input with
+/// Sums the usage that the server reported in complete answers, counted like the costs: input with
 /// what the cache held.
-fn reported(requests: &[Recorded]) -> (u64, u64, u64) {
-    let whole = requests.iter().filter(|request| request.delivered == Some(Delivered::Whole));
+fn reported(requests: &[RecordedRequest]) -> (u64, u64, u64) {
+    let whole = requests.iter().filter(|request| request.delivered == Some(DeliveryOutcome::Whole));
     let usage = whole.filter_map(|request| request.usage);
     usage.fold((0, 0, 0), |(input, cached, output), usage| {
         (input + usage.all_input(), cached + usage.cache_read, output + usage.output)
@@ -57,7 +57,7 @@ fn number(value: &Value) -> u64 {
 }
 
 #[test]
-fn the_same_task_file_runs_on_every_api_and_the_bill_is_what_was_reported() {
+fn the_same_task_file_runs_on_every_api_and_is_billed_by_reported_usage() {
     for api in Api::ALL {
         let (output, bill, requests) = delegate(api, script());
         assert_eq!(output.code, 0, "{api:?}: {output}");
@@ -86,7 +86,7 @@ fn the_same_task_file_runs_on_every_api_and_the_bill_is_what_was_reported() {
 }
 
 #[test]
-fn what_no_server_reported_is_billed_apart_as_an_estimate() {
+fn usage_that_no_server_reported_is_billed_as_an_estimate() {
     for api in Api::ALL {
         let mut script = script();
         let luck = &mut script.conversations[2].turns[0];

@@ -15,7 +15,7 @@ fn asked(rig: &Rig, columns: u16, env: &[(&str, &str)]) -> Terminal {
 }
 
 #[test]
-fn req_43_the_question_shows_what_is_at_stake() {
+fn req_43_the_approval_question_shows_tasks_limits_and_worst_case() {
     let rig = delegate::rig();
     let mut terminal = asked(&rig, 80, &[]);
     insta::assert_snapshot!(terminal.screen(), @"
@@ -62,7 +62,7 @@ fn no_an_empty_line_and_end_of_input_refuse_with_exit_4() {
 }
 
 #[test]
-fn anything_else_is_asked_again() {
+fn any_other_answer_repeats_the_question() {
     let rig = delegate::rig();
     let mut terminal = asked(&rig, 80, &[]);
     terminal.types("maybe\r");
@@ -164,7 +164,7 @@ fn a_terminal_that_closes_at_the_question_leaves_it_open() {
 }
 
 #[test]
-fn a_question_at_a_prompt_is_listed_with_its_terminal_and_process() {
+fn approvals_lists_a_question_at_a_prompt_with_its_terminal_and_process() {
     let rig = delegate::rig();
     let mut terminal = asked(&rig, 80, &[]);
     let json = rig.run(["approvals", "--json"]).json();

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::rig::Rig;
 
-/// Delegates each input and returns what was said about it; nothing may be left behind.
+/// Delegates each input and returns the errors; no files may be left behind.
 fn said(inputs: &[Value]) -> String {
     let rig = Rig::with_script("[[turn]]\ntext = 'should not run'");
     let mut text = String::new();
@@ -30,15 +30,15 @@ fn req_53_the_number_of_tasks_is_bounded() {
         said(&[json!({ "tasks": [] }), json!({}), json!([]), json!({ "tasks": nine })]), @r#"
         {"tasks":[]}
           adjutant: tasks: 0 tasks, allowed are 1 to 8
-            `adjutant delegate --help` shows the form.
+            `adjutant delegate --help` shows the expected format.
           [exit 2]
         {}
           adjutant: tasks: 0 tasks, allowed are 1 to 8
-            `adjutant delegate --help` shows the form.
+            `adjutant delegate --help` shows the expected format.
           [exit 2]
         []
           adjutant: tasks: 0 tasks, allowed are 1 to 8
-            `adjutant delegate --help` shows the form.
+            `adjutant delegate --help` shows the expected format.
           [exit 2]
         {"tasks":[{"label":"a","prompt":"1"},{"label":"a","prompt":"
           adjutant: MAX_DELEGATIONS_EXCEEDED: Too many delegations (9). Maximum: 8
@@ -60,31 +60,31 @@ fn req_53_prompts_and_labels_are_bounded() {
     ]), @r#"
         [{"label":"a","prompt":""}]
           adjutant: tasks[0].prompt: must not be blank
-            `adjutant delegate --help` shows the form.
+            `adjutant delegate --help` shows the expected format.
           [exit 2]
         [{"label":"a","prompt":" \n\t "}]
           adjutant: tasks[0].prompt: must not be blank
-            `adjutant delegate --help` shows the form.
+            `adjutant delegate --help` shows the expected format.
           [exit 2]
         [{"label":"a"}]
           adjutant: tasks[0].prompt: is required
-            `adjutant delegate --help` shows the form.
+            `adjutant delegate --help` shows the expected format.
           [exit 2]
         [{"prompt":"x"}]
           adjutant: tasks[0].label: is required
-            `adjutant delegate --help` shows the form.
+            `adjutant delegate --help` shows the expected format.
           [exit 2]
         [{"label":"","prompt":"x"}]
           adjutant: tasks[0].label: label has 0 characters, allowed are 1 to 32
-            `adjutant delegate --help` shows the form.
+            `adjutant delegate --help` shows the expected format.
           [exit 2]
         [{"label":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx","prompt":"x"}]
           adjutant: tasks[0].label: label has 33 characters, allowed are 1 to 32
-            `adjutant delegate --help` shows the form.
+            `adjutant delegate --help` shows the expected format.
           [exit 2]
         [{"label":7,"prompt":"x"}]
           adjutant: tasks[0].label: must be a string, not a number
-            `adjutant delegate --help` shows the form.
+            `adjutant delegate --help` shows the expected format.
           [exit 2]
     "#);
 }
@@ -100,7 +100,7 @@ fn labels_of_1_and_32_characters_are_accepted() {
 }
 
 #[test]
-fn req_42_properties_and_numbers_are_those_of_the_schema() {
+fn req_42_properties_and_numbers_are_checked_by_the_schema() {
     insta::assert_snapshot!(said(&[
         json!({ "tasks": [task()], "priority": 1 }),
         json!([{ "label": "a", "prompt": "x", "timeout": 5 }]),
@@ -116,42 +116,42 @@ fn req_42_properties_and_numbers_are_those_of_the_schema() {
     ]), @r#"
         {"tasks":[{"label":"a","prompt":"x"}],"priority":1}
           adjutant: arguments: unknown property `priority`
-            `adjutant delegate --help` shows the form.
+            `adjutant delegate --help` shows the expected format.
           [exit 2]
         [{"label":"a","prompt":"x","timeout":5}]
           adjutant: tasks[0]: unknown property `timeout`
-            `adjutant delegate --help` shows the form.
+            `adjutant delegate --help` shows the expected format.
           [exit 2]
         {"tasks":[{"label":"a","prompt":"x"}],"concurrency":0}
           adjutant: concurrency: must be a whole number from 1 to 4, not 0
-            `adjutant delegate --help` shows the form.
+            `adjutant delegate --help` shows the expected format.
           [exit 2]
         {"tasks":[{"label":"a","prompt":"x"}],"concurrency":5}
           adjutant: concurrency: must be a whole number from 1 to 4, not 5
-            `adjutant delegate --help` shows the form.
+            `adjutant delegate --help` shows the expected format.
           [exit 2]
         {"tasks":[{"label":"a","prompt":"x"}],"concurrency":"2"}
           adjutant: concurrency: must be a whole number from 1 to 4, not a string
-            `adjutant delegate --help` shows the form.
+            `adjutant delegate --help` shows the expected format.
           [exit 2]
         [{"label":"a","prompt":"x","max_output_tokens":99}]
           adjutant: tasks[0].max_output_tokens: must be a whole number from 100 to 16384, not 99
-            `adjutant delegate --help` shows the form.
+            `adjutant delegate --help` shows the expected format.
           [exit 2]
         [{"label":"a","prompt":"x","max_output_tokens":16385}]
           adjutant: tasks[0].max_output_tokens: must be a whole number from 100 to 16384, not 16385
-            `adjutant delegate --help` shows the form.
+            `adjutant delegate --help` shows the expected format.
           [exit 2]
         {"tasks":[{"label":"a","prompt":"x"}],"return":"xml"}
           adjutant: return: must be one of markdown, json, not `xml`
-            `adjutant delegate --help` shows the form.
+            `adjutant delegate --help` shows the expected format.
           [exit 2]
         {"tasks":3}
           adjutant: tasks: must be an array, not 3
           [exit 2]
         [1]
           adjutant: tasks[0]: must be an object, not a number
-            `adjutant delegate --help` shows the form.
+            `adjutant delegate --help` shows the expected format.
           [exit 2]
         "tasks"
           adjutant: standard input: must hold an object with `tasks`, or a list of tasks
@@ -177,7 +177,7 @@ fn invalid_json_is_reported_with_its_position() {
 }
 
 #[test]
-fn flags_that_make_no_task_are_refused() {
+fn invalid_or_missing_task_flags_are_refused() {
     let rig = Rig::with_script("[[turn]]\ntext = 'should not run'");
     insta::assert_snapshot!(rig.delegate(&[]).talk(), @"
         adjutant: no tasks given
@@ -190,7 +190,7 @@ fn flags_that_make_no_task_are_refused() {
     ");
     insta::assert_snapshot!(rig.delegate(&["-t", "=prompt"]).talk(), @"
         adjutant: tasks[0].label: label has 0 characters, allowed are 1 to 32
-          `adjutant delegate --help` shows the form.
+          `adjutant delegate --help` shows the expected format.
         [exit 2]
     ");
     insta::assert_snapshot!(rig.delegate(&["nowhere.json"]).talk(), @"
@@ -215,7 +215,7 @@ fn flags_that_make_no_task_are_refused() {
 
 /// A device that never ends must not fill the memory.
 #[test]
-fn a_task_file_without_end_is_refused() {
+fn an_endless_task_file_is_refused() {
     let rig = Rig::with_script("[[turn]]\ntext = 'should not run'");
     insta::assert_snapshot!(rig.delegate(&["/dev/zero"]).talk(), @"
         adjutant: cannot read /dev/zero: it has more than 64 MiB

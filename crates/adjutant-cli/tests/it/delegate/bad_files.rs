@@ -25,12 +25,14 @@ fn a_missing_context_file_is_a_warning() {
 
         ### [odd] ✓
         **Usage**: in=1,000 out=10 · no price · sess_0000000000_aaaaaa
+        **Receipt**: no tool calls
         **Warning**: context file not found: gone.txt
 
         > fine
 
         ### [even] ✓
         **Usage**: in=1,000 out=10 · no price · sess_0000000000_bbbbbb
+        **Receipt**: no tool calls
 
         > fine
 
@@ -69,6 +71,7 @@ fn a_context_file_outside_the_root_refuses_that_task_alone() {
 
         ### [even] ✓
         **Usage**: in=1,000 out=10 · no price · sess_0000000000_bbbbbb
+        **Receipt**: no tool calls
 
         > fine
 
@@ -132,6 +135,7 @@ fn a_context_file_that_is_not_utf_8_is_passed_on_with_a_warning() {
 
         ### [odd] ✓
         **Usage**: in=1,000 out=10 · no price · sess_0000000000_aaaaaa
+        **Receipt**: no tool calls
         **Warning**: context file is not UTF-8, invalid bytes were replaced: latin.txt
 
         > <file path="latin.txt" note="invalid UTF-8 was replaced">
@@ -142,6 +146,7 @@ fn a_context_file_that_is_not_utf_8_is_passed_on_with_a_warning() {
 
         ### [even] ✓
         **Usage**: in=1,000 out=10 · no price · sess_0000000000_bbbbbb
+        **Receipt**: no tool calls
 
         > y
 
@@ -198,11 +203,11 @@ fn a_missing_system_file_is_named() {
 }
 
 #[test]
-fn a_script_that_ends_early_fails_its_child_and_says_what_to_add() {
+fn a_script_that_ends_early_fails_the_subagent_and_names_the_missing_turn() {
     let rig = Rig::with_script("[[turn]]\nlabel = 'other'\ntext = 'fine'");
     let out = rig.delegate(&["-t", "a=x"]);
     let quoted = out.stdout.lines().find(|line| line.starts_with("> ")).unwrap();
-    insta::assert_snapshot!(quoted, @"> script ended: script has no turn 1 for label `a` (agent `scout`); its labels are `other`");
+    insta::assert_snapshot!(quoted, @"> script ended: script has no turn 1 for label `a` (agent `scout`); it has turns for the labels `other`");
     assert_eq!(out.code, 1);
     rig.assert_unharmed();
 }
@@ -241,7 +246,7 @@ fn a_script_that_is_wrong_or_missing_is_named_with_the_place() {
 }
 
 #[test]
-fn unknown_tools_and_broken_arguments_are_answered_and_the_child_goes_on() {
+fn unknown_tools_and_broken_arguments_get_an_error_and_the_child_continues() {
     let rig = Rig::with_script(
         r#"
         [[turn]]
@@ -267,6 +272,7 @@ fn unknown_tools_and_broken_arguments_are_answered_and_the_child_goes_on() {
 
         ### [a] ✓
         **Usage**: in=2,000 out=20 · no price · sess_0000000000_aaaaaa
+        **Receipt**: 2 tool calls, 2 failed, 3 refused
 
         > Not run: `Run` needs a workspace of your own, which you do not have. Available: Glob, Grep, Note, Read.
         > Not run: `Nope` is not available to you. Available: Glob, Grep, Note, Read.
@@ -290,9 +296,9 @@ fn unknown_tools_and_broken_arguments_are_answered_and_the_child_goes_on() {
     rig.assert_unharmed();
 }
 
-/// Ten million bytes come back in full in the transcript, cut in the result, and the cut is said.
+/// Ten million bytes are complete in the transcript and truncated with a notice in the result.
 #[test]
-fn ten_megabytes_of_text_are_kept_and_cut_where_they_are_shown() {
+fn ten_megabytes_of_text_are_stored_whole_and_shown_truncated() {
     let rig = Rig::with_script("[[turn]]\ntext = \"0123456789\"\ntext_bytes = 10_000_000");
     let out = rig.delegate(&["-t", "a=x"]);
     assert_eq!(out.code, 0);

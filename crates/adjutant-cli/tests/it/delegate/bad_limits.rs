@@ -13,7 +13,7 @@ fn told(rig: &Rig, args: &[&str]) -> String {
 }
 
 #[test]
-fn presets_and_keys_must_exist() {
+fn unknown_presets_and_keys_are_refused() {
     let rig = rig();
     insta::assert_snapshot!(told(&rig, &["--preset", "scuot"]), @"
         adjutant: unknown preset `scuot`; known are scout (forge), command (opencode), story (claude-loop)
@@ -33,7 +33,7 @@ fn presets_and_keys_must_exist() {
 }
 
 #[test]
-fn values_must_make_sense() {
+fn nonsensical_limit_values_are_refused() {
     let rig = rig();
     insta::assert_snapshot!(told(&rig, &["--set", "tasks_per_call=-1"]), @"
         adjutant: flag --set: tasks_per_call: -1 is negative
@@ -106,17 +106,16 @@ fn a_budget_that_is_not_a_number_does_not_mean_no_limit() {
 }
 
 #[test]
-fn req_5_nothing_and_nobody_sets_a_depth_above_3() {
+fn req_5_no_flag_variable_or_file_sets_a_depth_above_3() {
     let rig = rig();
     insta::assert_snapshot!(told(&rig, &["--set", "max_depth=4"]), @"
-        adjutant: flag --set: max_depth: 4 is too deep, the hard maximum is 3
+        adjutant: flag --set: max_depth: 4 exceeds the hard maximum 3
           `adjutant policy explain` lists the keys and their values.
         [exit 2]
     ");
     for variable in ["MAX_DELEGATION_DEPTH", "ADJUTANT_MAX_DEPTH"] {
         let out = rig.delegating(&["-t", "a=x"]).env(variable, "5").run();
-        let said =
-            format!("environment {variable}: max_depth: 5 is too deep, the hard maximum is 3");
+        let said = format!("environment {variable}: max_depth: 5 exceeds the hard maximum 3");
         assert!(out.stderr.contains(&said), "{out}");
         assert_eq!(out.code, 2);
     }
@@ -124,7 +123,7 @@ fn req_5_nothing_and_nobody_sets_a_depth_above_3() {
     std::fs::create_dir_all(&config).unwrap();
     std::fs::write(config.join("config.toml"), "[policy]\nmax_depth = 4\n").unwrap();
     insta::assert_snapshot!(told(&rig, &[]), @"
-        adjutant: user config: max_depth: 4 is too deep, the hard maximum is 3
+        adjutant: user config: max_depth: 4 exceeds the hard maximum 3
           `adjutant policy explain` lists the keys and their values.
         [exit 2]
     ");
@@ -185,7 +184,7 @@ fn a_broken_config_file_is_named_with_the_place() {
           |
         1 | [plicy]
           |  ^^^^^
-        unknown field `plicy`, expected one of `preset`, `model`, `models_allowed`, `search`, `providers`, `models`, `routing`, `verify`, `mcp`, `policy`
+        unknown field `plicy`, expected one of `preset`, `model`, `models_allowed`, `search`, `providers`, `models`, `routing`, `verify`, `mcp`, `toolchains`, `policy`
         [exit 2]
     ");
     insta::assert_snapshot!(with_project("[policy]\nmax_depth = 'one'").talk(), @r#"

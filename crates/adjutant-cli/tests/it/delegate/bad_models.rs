@@ -3,7 +3,7 @@
 
 use std::net::TcpListener;
 
-use adjutant_testkit::fake::{Answer, Api, Call, Part, Script, Turn};
+use adjutant_testkit::fake::{Api, Call, Part, RawAnswer, Script, Turn};
 use serde_json::json;
 
 use crate::support::rig::{Output, Rig};
@@ -11,7 +11,7 @@ use crate::support::server::{KEY, Server, configure};
 
 const ASK: [&str; 6] = ["delegate", "--yes", "-t", "look=Look", "--model", "fake/priced"];
 
-/// Returns what was said of the failure, without the talk around it.
+/// Returns the error message of the failure alone.
 #[track_caller]
 fn complaint(rig: &Rig, output: &Output) -> String {
     rig.assert_unharmed();
@@ -54,7 +54,7 @@ fn an_invalid_model_is_reported_before_anything_starts() {
       `adjutant models` lists what can be used.
     adjutant: `anthropic/` is not provider/model; did you mean anthropic/claude-fable-5-1 or anthropic/claude-opus-5-5 or anthropic/claude-sonnet-5-5 or anthropic/claude-haiku-5-5?
       `adjutant models` lists what can be used.
-    adjutant: the model name `../keys` has characters that no model has
+    adjutant: the model name `../keys` contains characters that are not allowed in a model name
       `adjutant models` lists what can be used.
     adjutant: the base URL of provider anthropic is neither http nor https
       Write it whole, as in http://127.0.0.1:11434/v1, in …_BASE_URL or in [providers.NAME] of the user config.
@@ -64,7 +64,7 @@ fn an_invalid_model_is_reported_before_anything_starts() {
       Write it whole, as in http://127.0.0.1:11434/v1, in …_BASE_URL or in [providers.NAME] of the user config.
     adjutant: the base URL of provider anthropic holds a user name or password; keys go elsewhere
       Write it whole, as in http://127.0.0.1:11434/v1, in …_BASE_URL or in [providers.NAME] of the user config.
-    adjutant: the key of provider anthropic has characters that no key has
+    adjutant: the key of provider anthropic contains characters that are not allowed in a key
       A key is one line of plain characters; look for quotes or line breaks in it.
     ");
 }
@@ -87,7 +87,7 @@ fn a_wrong_key_ends_the_task_and_is_not_tried_again() {
 fn a_server_that_is_not_a_model_api_is_reported_with_what_to_check() {
     let answer = |status: u16, kind: &str, body: &str| {
         let headers = vec![("content-type".to_owned(), kind.to_owned())];
-        Turn { answer: Some(Answer { status, headers, body: body.into() }), ..Turn::default() }
+        Turn { answer: Some(RawAnswer { status, headers, body: body.into() }), ..Turn::default() }
     };
     let mut said = Vec::new();
     for turn in [
@@ -114,7 +114,7 @@ fn a_server_that_is_not_a_model_api_is_reported_with_what_to_check() {
     request rejected: HTTP 301, a redirect, is not followed; is the base URL right?
     **Next step**: Use another model, or change the task.
 
-    incomplete answer: the answer held not a single event; is the base URL right?
+    incomplete answer: the answer contained no event; check the base URL
     **Next step**: Try again later, or use another model.
     ");
 }

@@ -53,7 +53,7 @@ fn exit_codes_follow_the_outcome() {
 }
 
 #[test]
-fn a_deadline_makes_it_partial() {
+fn a_timed_out_subagent_is_partial() {
     let rig = Rig::with_script("[[turn]]\ntext = 'late'\ndelay_ms = 30000");
     let out = rig.delegate(&["-t", "slow=x", "--set", "timeout_s=1"]);
     insta::assert_snapshot!(without_usage(&out.data()), @r"
@@ -63,6 +63,7 @@ fn a_deadline_makes_it_partial() {
 
     ### [slow] ⚠ partial (timeout)
     **Usage**: in=… out=… · no price (~ estimated) · sess_0000000000_aaaaaa
+    **Receipt**: no tool calls
 
     **Why** (TIMEOUT):
 
@@ -77,7 +78,7 @@ fn a_deadline_makes_it_partial() {
 }
 
 #[test]
-fn refused_by_a_limit_is_4_and_bad_input_is_2() {
+fn a_limit_refusal_exits_4_and_bad_input_exits_2() {
     assert_eq!(exit(&["-t", "good=x", "--budget-tokens", "1"]).0, 4);
     let rig = Rig::with_script(SCRIPT);
     assert_eq!(rig.delegate(&["-t", "good=x", "--preset", "story"]).code, 4);

@@ -6,7 +6,7 @@ use crate::support::repository::Repo;
 use crate::support::rig::{Output, Rig};
 use crate::support::schema::assert_fits;
 
-/// A reader that looks at a file, and an answer for everyone else.
+/// A reader that looks at a file, and one answer for all other agents.
 pub(crate) const SCRIPT: &str = r#"
 price = { input = 3.0, output = 15.0 }
 
@@ -49,7 +49,7 @@ fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 #[test]
-fn results_go_to_standard_output_and_talk_to_standard_error() {
+fn results_go_to_standard_output_and_progress_to_standard_error() {
     let out = rig().delegate(&["-t", "reader=Look at the notes", "-t", "echo=Hello"]);
     insta::assert_snapshot!(out.data(), @"
         ## Subagents complete: 2/2
@@ -58,11 +58,13 @@ fn results_go_to_standard_output_and_talk_to_standard_error() {
 
         ### [reader] ✓
         **Usage**: in=2,200 out=110 · $0.0083 · sess_0000000000_aaaaaa
+        **Receipt**: 2 tool calls
 
         > notes.txt has 3 lines.
 
         ### [echo] ✓
         **Usage**: in=500 out=20 · $0.0018 · sess_0000000000_bbbbbb
+        **Receipt**: no tool calls
 
         > You said: Hello
 
@@ -75,7 +77,7 @@ fn results_go_to_standard_output_and_talk_to_standard_error() {
 }
 
 #[test]
-fn one_task_says_on_standard_error_what_it_does() {
+fn progress_of_a_single_task_goes_to_standard_error() {
     insta::assert_snapshot!(rig().delegate(&["-t", "reader=Look"]).talk(), @"
         run_0000000000_aaaaaa started
         [reader] started (1/1)
@@ -102,7 +104,7 @@ fn tasks_come_from_a_file_from_standard_input_and_from_flags_in_that_order() {
 }
 
 #[test]
-fn equal_labels_are_told_apart() {
+fn equal_labels_get_numbers() {
     let out = rig().delegate(&["-t", "twin=first", "-t", "twin=second", "--json"]);
     let expected = [("twin", "You said: first"), ("twin (2)", "You said: second")];
     assert_eq!(reports(&out), pairs(&expected));
@@ -210,7 +212,7 @@ fn a_dry_run_that_would_be_refused_exits_4_and_says_why() {
 }
 
 #[test]
-fn budgets_bound_the_run_and_the_advice_works_when_pasted() {
+fn a_budget_refusal_recommends_a_flag_that_works() {
     let rig = rig();
     let out = rig.delegate(&["-t", "a=x", "--budget-tokens", "10"]);
     insta::assert_snapshot!(out.data(), @"
@@ -252,7 +254,7 @@ fn a_preset_without_approval_needs_no_yes() {
         .args(["--enable-delegation", "-t", "a=x", "--json"])
         .env("PATH", std::env::var_os("PATH").unwrap())
         .run();
-    // The script speaks prose where this preset wants a return, so its child ends partial.
+    // The script answers with prose where this preset requires a return, so its child ends partial.
     assert_eq!(out.code, 3, "{out}");
     assert_eq!(rig.run(["status", "latest", "--json"]).json()["runs"][0]["preset"], "story");
 }
@@ -279,7 +281,7 @@ fn a_system_file_replaces_the_base_prompt_and_the_suffix_stays() {
 }
 
 #[test]
-fn req_6_a_subagent_is_told_of_the_tools_it_has_and_no_other() {
+fn req_6_the_request_of_a_subagent_lists_exactly_its_tools() {
     let rig = rig();
     assert_eq!(rig.delegate(&["-t", "a=x"]).code, 0);
     let events = rig.events(&rig.only_run());
@@ -292,7 +294,7 @@ fn req_6_a_subagent_is_told_of_the_tools_it_has_and_no_other() {
 }
 
 #[test]
-fn root_is_the_tree_that_is_read() {
+fn the_root_flag_sets_the_directory_that_agents_read() {
     let rig = rig();
     rig.write("below/notes.txt", "only one\n");
     let out = rig.delegate(&["-t", "reader=Look", "--root", "below", "--json"]);
@@ -302,7 +304,7 @@ fn root_is_the_tree_that_is_read() {
 }
 
 #[test]
-fn context_files_stand_before_the_prompt() {
+fn context_files_precede_the_prompt() {
     let rig = Rig::with_script("[[turn]]\ntext = '''{{prompt}}'''");
     rig.write("notes.txt", "one\n");
     let task = json!([{ "label": "a", "prompt": "Go on.", "context": ["notes.txt"] }]);
@@ -314,7 +316,7 @@ fn context_files_stand_before_the_prompt() {
 }
 
 #[test]
-fn the_environment_names_the_model_and_the_user_config_does() {
+fn the_model_can_come_from_the_environment_or_the_user_config() {
     let rig = rig();
     let call = rig.call(["delegate", "--yes", "-t", "a=x"]);
     assert_eq!(call.env("ADJUTANT_MODEL", rig.model()).run().code, 0);
@@ -325,7 +327,7 @@ fn the_environment_names_the_model_and_the_user_config_does() {
 }
 
 #[test]
-fn without_a_terminal_and_without_yes_the_flag_to_add_is_named() {
+fn without_a_terminal_the_refusal_names_the_yes_flag() {
     let rig = rig();
     let out = rig.run(["delegate", "--model", rig.model(), "-t", "a=Look around here"]);
     insta::assert_snapshot!(out, @"
@@ -340,7 +342,7 @@ fn without_a_terminal_and_without_yes_the_flag_to_add_is_named() {
 
 /// One task of 20,000 tokens at $15 a million can cost 30 cents.
 #[test]
-fn below_the_amount_a_call_starts_without_a_terminal_and_says_so() {
+fn a_call_below_the_auto_approval_amount_starts_without_a_terminal() {
     let rig = rig();
     let call = |below: &str, more: &[&str]| {
         let mut args = vec!["delegate", "--model", rig.model(), "-t", "a=Hello"];
@@ -379,7 +381,7 @@ fn below_the_amount_a_call_starts_without_a_terminal_and_says_so() {
     );
 }
 
-/// An agent that fetches a page and says what came of it.
+/// An agent that fetches a page and reports the result.
 pub(crate) const FETCHES: &str = r#"
 [[turn]]
 [[turn.call]]
@@ -390,7 +392,7 @@ text = "{{result}}"
 "#;
 
 #[test]
-fn a_new_host_without_a_terminal_is_not_asked_and_the_flag_is_named() {
+fn without_a_terminal_a_new_host_is_refused_naming_the_allow_domain_flag() {
     let rig = Rig::with_script(FETCHES);
     let call = |more: &[&str]| {
         let mut args = vec!["delegate", "--model", rig.model(), "-t", "a=Hello"];
@@ -401,11 +403,11 @@ fn a_new_host_without_a_terminal_is_not_asked_and_the_flag_is_named() {
     let out = call(&[]);
     let said = "127.0.0.1 was not allowed (there is no terminal to ask on; a person allows it with --allow-domain 127.0.0.1)";
     assert!(out.stdout.contains(said), "{out}");
-    // Allowed by a person, it is still no public address.
+    // Allowing the host does not make it a public address.
     for allowed in [&["--yes"][..], &["--allow-domain", "127.0.0.1"]] {
         let out = call(allowed);
         assert!(out.stdout.contains("not public"), "{allowed:?}: {out}");
-        // Which hosts --yes lets them reach is said; those that the person named are not new.
+        // The hosts that `--yes` allows are reported, except those that the user named.
         let is_said = out.stderr.contains("\nNew host allowed: 127.0.0.1\n");
         assert_eq!(is_said, allowed == ["--yes"], "{out}");
     }
@@ -417,7 +419,7 @@ fn a_new_host_without_a_terminal_is_not_asked_and_the_flag_is_named() {
 }
 
 #[test]
-fn req_49_without_a_model_the_ways_out_are_named() {
+fn req_49_without_a_model_the_error_names_the_options() {
     let rig = Rig::new();
     insta::assert_snapshot!(rig.run(["delegate", "--yes", "-t", "a=x"]), @"
         --- stderr ---
@@ -436,7 +438,7 @@ fn req_49_without_a_model_the_ways_out_are_named() {
 }
 
 #[test]
-fn tasks_that_a_person_typed_work_all_at_once_up_to_four() {
+fn up_to_four_typed_tasks_run_at_once() {
     let rig = Rig::with_script("[[turn]]\ntext = 'Done.'\ntimes = 'forever'");
     let six = r#"[{"label": "a", "prompt": "1"}, {"label": "b", "prompt": "2"}, {"label": "c", "prompt": "3"},
         {"label": "d", "prompt": "4"}, {"label": "e", "prompt": "5"}, {"label": "f", "prompt": "6"}]"#;

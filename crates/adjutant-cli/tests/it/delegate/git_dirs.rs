@@ -45,7 +45,7 @@ fn in_place(rig: &Rig) -> Output {
 }
 
 #[test]
-fn a_git_directory_of_any_name_is_not_written_in_place() {
+fn agents_cannot_write_in_place_to_a_git_directory_of_any_name() {
     let repo = repository(&script(&["gitdata/hooks/pre-commit", "gitdata/config", "src/b"]));
     let config = repo.read("gitdata/config");
     let out = in_place(&repo.rig);
@@ -60,7 +60,7 @@ fn a_git_directory_of_any_name_is_not_written_in_place() {
 }
 
 #[test]
-fn undo_puts_nothing_back_into_what_became_a_git_directory() {
+fn undo_restores_nothing_into_a_directory_that_became_a_git_directory() {
     let repo = repository(&script(&["data/config", "src/b"]));
     repo.rig.write("data/config", "before\n");
     assert_eq!(in_place(&repo.rig).code, 0);
@@ -78,7 +78,7 @@ fn undo_puts_nothing_back_into_what_became_a_git_directory() {
 }
 
 #[test]
-fn a_merge_reaches_no_git_directory_and_names_what_looks_like_one() {
+fn merge_writes_to_no_git_directory_and_names_files_that_look_like_one() {
     let made = ["made.git/HEAD", "made.git/objects/a", "made.git/refs/a", "made.git/config"];
     let planted = ["gitdata/hooks/pre-commit", "gitdata/config", "src/b"];
     let repo = repository(&script(&[&planted[..], &made].concat()));
@@ -98,7 +98,7 @@ fn a_merge_reaches_no_git_directory_and_names_what_looks_like_one() {
 }
 
 #[test]
-fn a_git_directory_neither_comes_along_nor_is_granted() {
+fn a_git_directory_cannot_be_included_or_granted() {
     let repo = repository(&script(&[]));
     for flags in [["--include-ignored", "gitdata"], ["--grant", "gitdata/hooks"]] {
         let out = repo.rig.delegating(&["--write", "-t", "w=Write"]).args(flags).run();

@@ -10,7 +10,7 @@ use crate::support::server::{KEY, Server};
 
 const MODEL: &str = "anthropic/claude-sonnet-5-5";
 
-/// Two children that read, then report; a leader that hands out the work of one.
+/// Two children that read, then report; a root agent that delegates the work of one.
 fn script() -> Script {
     let read = || Turn::calls("Read", &json!({ "path": "a.txt" }));
     let task = json!({ "tasks": [{ "label": "inner", "prompt": "task-inner" }] });
@@ -60,7 +60,7 @@ fn lasting(output: &Output) -> Value {
 }
 
 #[test]
-fn a_delegation_is_recorded_and_played_without_key_or_server() {
+fn a_recorded_delegation_is_replayed_without_key_or_server() {
     let rig = rig();
     let server = Server::start(Api::Anthropic, script());
     let recorded = recording(&rig, &server, &TASKS).run();
@@ -82,7 +82,7 @@ fn a_delegation_is_recorded_and_played_without_key_or_server() {
 }
 
 #[test]
-fn a_goal_is_recorded_and_played_with_its_delegations() {
+fn a_recorded_goal_is_replayed_with_its_delegations() {
     let rig = rig();
     let server = Server::start(Api::Anthropic, script());
     let recorded = recording(&rig, &server, &["run", "goal-lead"]).run();
@@ -96,13 +96,13 @@ fn a_goal_is_recorded_and_played_with_its_delegations() {
 }
 
 #[test]
-fn a_recording_that_cannot_be_kept_or_played_is_said_before_anything_starts() {
+fn an_unusable_recording_is_reported_before_anything_starts() {
     let rig = rig();
     let server = Server::start(Api::Anthropic, script());
     assert_eq!(recording(&rig, &server, &TASKS).run().code, 0);
     let again = recording(&rig, &server, &TASKS).run();
     insta::assert_snapshot!(again.talk(), @"
-    adjutant: ../kept.jsonl exists already; a recording never replaces a file
+    adjutant: ../kept.jsonl already exists; a recording never replaces a file
     [exit 2]
     ");
     let scripted =

@@ -50,7 +50,7 @@ fn assert_cancelled(rig: &Rig, out: &Output) {
 }
 
 #[test]
-fn req_50_ctrl_c_cancels_everything_and_keeps_what_was_found() {
+fn req_50_ctrl_c_cancels_everything_and_keeps_partial_results() {
     let rig = rig();
     let mut run = hanging(&rig);
     run.wait_for("[quick] ✓ complete").signal(Signal::INT);
@@ -62,6 +62,7 @@ fn req_50_ctrl_c_cancels_everything_and_keeps_what_was_found() {
 
     ### [slow] ■ cancelled
     **Usage**: in=… out=… · no price (~ estimated) · sess_0000000000_aaaaaa
+    **Receipt**: 1 tool call
 
     **Why** (CANCELLED):
 
@@ -79,6 +80,7 @@ fn req_50_ctrl_c_cancels_everything_and_keeps_what_was_found() {
 
     ### [quick] ✓
     **Usage**: in=… out=… · no price · sess_0000000000_bbbbbb
+    **Receipt**: no tool calls
 
     > quick answer
 
@@ -100,10 +102,10 @@ fn a_termination_signal_cancels_like_ctrl_c() {
     assert_cancelled(&rig, &run.finish());
 }
 
-/// Only a person who presses ctrl+c again is in a hurry. The kernel tells a run of the end of its MCP
+/// Only a second ctrl+c forces an exit. The kernel signals a run the end of its MCP
 /// server once for each thread that the server had.
 #[test]
-fn a_termination_signal_that_is_repeated_still_keeps_what_was_found() {
+fn a_repeated_termination_signal_still_keeps_partial_results() {
     let rig = rig();
     let mut run = hanging(&rig);
     run.wait_for("[quick] ✓ complete");
@@ -126,7 +128,7 @@ fn ctrl_c_twice_exits_at_once() {
     assert!(state == "cancelled" || state == "interrupted", "{state}");
 }
 
-/// Nothing but the files is left to tell.
+/// The views have only the files of the killed run.
 #[test]
 fn after_a_kill_every_view_works_from_the_files_and_says_interrupted() {
     let rig = rig();
@@ -158,6 +160,7 @@ fn after_a_kill_every_view_works_from_the_files_and_says_interrupted() {
 
         ### [slow] ⚠ partial (interrupted)
         **Usage**: in=~2,062 out=~4,106 · no price (~ estimated) · sess_0000000000_aaaaaa
+        **Receipt**: 1 tool call
 
         **Why** (INTERRUPTED):
 
@@ -175,6 +178,7 @@ fn after_a_kill_every_view_works_from_the_files_and_says_interrupted() {
 
         ### [quick] ✓
         **Usage**: in=1,000 out=10 · no price · sess_0000000000_bbbbbb
+        **Receipt**: no tool calls
 
         > quick answer
 
@@ -245,6 +249,7 @@ fn another_process_sees_a_live_run() {
 
         ### [slow] → running
         **Usage**: in=1,000 out=10 · no price · sess_0000000000_aaaaaa
+        **Receipt**: 1 tool call
 
         **Findings so far:**
 
@@ -256,6 +261,7 @@ fn another_process_sees_a_live_run() {
 
         ### [quick] ✓
         **Usage**: in=1,000 out=10 · no price · sess_0000000000_bbbbbb
+        **Receipt**: no tool calls
 
         > quick answer
 

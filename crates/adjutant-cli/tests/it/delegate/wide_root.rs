@@ -1,4 +1,4 @@
-//! A root at or above the home directory: the person's own configuration stays out of reach.
+//! A root at or above the home directory: the user's configuration stays out of reach.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::support::rig::{Output, Rig};
 
 const CONFIG: &str = "[policy]\nbudget_usd = 1.0\n";
 
-/// A subagent that reads and writes the person's configuration by these paths, and one file beside it.
+/// A subagent that reads and writes the user's configuration by these paths, and one file beside it.
 fn script(folder: &str) -> String {
     let write = |path: &str| json!({ "tool": "Write", "args": { "file_path": path, "content": "planted\n" } });
     let calls = [
@@ -30,7 +30,7 @@ fn in_place(rig: &Rig, root: &Path) -> Output {
 }
 
 #[test]
-fn the_person_s_configuration_is_neither_read_nor_written_in_place() {
+fn agents_in_place_neither_read_nor_write_the_user_s_configuration() {
     for exists in [true, false] {
         let rig = Rig::new();
         for (root, folder) in [
@@ -103,7 +103,7 @@ fn in_workspaces(rig: &Rig, kind: &str) -> Output {
 }
 
 #[test]
-fn the_person_s_configuration_is_in_no_workspace_and_no_merge() {
+fn the_user_s_configuration_is_never_part_of_a_workspace_or_merge() {
     for kind in ["overlay", "worktree"] {
         let repo = home_repository(false);
         let out = in_workspaces(&repo.rig, kind);
@@ -119,7 +119,7 @@ fn the_person_s_configuration_is_in_no_workspace_and_no_merge() {
 }
 
 #[test]
-fn a_repository_that_tracks_the_person_s_configuration_gives_no_workspaces() {
+fn no_workspace_is_created_from_a_repository_that_tracks_the_user_s_configuration() {
     let repo = home_repository(true);
     let out = in_workspaces(&repo.rig, "worktree");
     assert_ne!(out.code, 0, "{out}");
@@ -133,7 +133,7 @@ fn a_repository_that_tracks_the_person_s_configuration_gives_no_workspaces() {
 }
 
 #[test]
-fn linked_configuration_and_the_person_s_agents_are_not_written_in_place() {
+fn agents_in_place_do_not_write_linked_configuration_or_the_user_s_agents() {
     let rig = Rig::new();
     let home = rig.home();
     let mine = [

@@ -15,7 +15,7 @@ const LABELS: [&str; 3] = ["one", "two", "three"];
 /// How long anything here may take; it takes a fraction of a second.
 const GUARD: Duration = Duration::from_secs(120);
 
-/// Three who write, one after the other; the first stays until it is let go.
+/// Three writing agents, one after the other; the first waits until it is released.
 fn script(gate: &str) -> String {
     let call = |label: &str, tool: &str, args: &str| {
         format!("[[turn]]\nlabel = \"{label}\"\n[[turn.call]]\ntool = \"{tool}\"\nargs = {args}\n")
@@ -28,7 +28,7 @@ fn script(gate: &str) -> String {
     call("one", "Run", &wait) + &LABELS.map(work).concat()
 }
 
-/// A lead that hands the three down and repeats what it was told.
+/// A root agent that delegates the three tasks and repeats the results.
 const LEAD: &str = r#"
 [[turn]]
 agent = "lead"
@@ -62,7 +62,7 @@ impl Scene {
         Self { repo, gate, before }
     }
 
-    /// Runs, with a file in the place of the second one's workspace.
+    /// Runs with a file in place of the second workspace.
     fn run(&self, kind: &str, words: &[&str]) -> Output {
         let rig = &self.repo.rig;
         let running = rig
@@ -109,7 +109,7 @@ impl Scene {
         folder.join(run).join(session)
     }
 
-    /// The text of requirement 61, with what is of this run in it.
+    /// The text of requirement 61, with the values of this run.
     fn text(&self, kind: &str) -> String {
         let run = self.repo.rig.only_run();
         let book = Book::read(&self.repo.rig.run_folder(&run).join("journal.jsonl"));
@@ -124,14 +124,14 @@ impl Scene {
         )
     }
 
-    /// Two did what they were asked to, and nothing is left where the third was to work.
+    /// Two agents completed their tasks, and no files are left in place of the third workspace.
     fn check(&self) {
         let diff = self.repo.json(&["diff"], 0);
         let labels: Vec<&Value> =
             diff["results"].as_array().unwrap().iter().map(|it| &it["label"]).collect();
         assert_eq!(labels, ["one", "three"], "{diff}");
         assert_eq!(self.repo.state(), self.before);
-        // What the text tells people to type works with the obstacle still there.
+        // The recommended command works while the obstacle still exists.
         let path = std::env::var_os("PATH").unwrap();
         let pruned = self.repo.rig.call(["prune"]).env("PATH", path).run();
         assert_eq!(pruned.code, 0, "{pruned}");
@@ -139,7 +139,7 @@ impl Scene {
 }
 
 #[test]
-fn requirement_61_through_the_binary_one_without_a_workspace_fails_and_the_others_go_on() {
+fn requirement_61_a_task_without_a_workspace_fails_and_the_others_continue() {
     for kind in ["overlay", "worktree"] {
         let scene = Scene::new();
         let tasks = ["-t", "one=Do it", "-t", "two=Do it", "-t", "three=Do it"];
@@ -167,7 +167,7 @@ fn requirement_61_through_the_binary_one_without_a_workspace_fails_and_the_other
 }
 
 #[test]
-fn requirement_61_a_parent_agent_is_told_in_the_result_of_its_call() {
+fn requirement_61_the_parent_agent_gets_the_workspace_error_as_tool_result() {
     for kind in ["overlay", "worktree"] {
         let scene = Scene::new();
         let out = scene.run(kind, &["run", "See to it"]);

@@ -1,5 +1,5 @@
 //! What an agent in a workspace sees: its own tree, shared with its children, the ignored directories that were
-//! included, and nothing of the person's files.
+//! included, and none of the user's other files.
 
 use std::fs;
 use std::path::Path;
@@ -20,7 +20,7 @@ fn call(who: &str, tool: &str, args: &str) -> String {
     format!("[[turn]]\n{who}\n[[turn.call]]\ntool = \"{tool}\"\nargs = {args}\n")
 }
 
-/// A turn of one who is done, in the form that stories hand back.
+/// A turn with a completed return, in the form of stories.
 fn ends(who: &str) -> String {
     let done =
         r#"{"status":"completed","summary":"It is done. It is short.","artifacts":[],"errors":[]}"#;
@@ -67,7 +67,7 @@ fn done(repo: &Repo, out: &Output) -> Vec<String> {
 }
 
 #[test]
-fn a_reader_below_a_writer_sees_the_writers_files_and_not_the_persons() {
+fn a_reader_below_a_writer_sees_the_files_of_the_writer_and_not_the_user_s() {
     let one = "label = \"one\"";
     let reader = "agent = \"reader\"";
     let edit = "{ file_path = \"list\", old_string = \"END\", new_string = \"by the writer\" }";
@@ -88,7 +88,7 @@ fn a_reader_below_a_writer_sees_the_writers_files_and_not_the_persons() {
         assert!(told[2].contains("by the writer"), "{kind}: {told:?}");
         assert!(!told.iter().any(|text| text.contains("UNKNOWN_AGENT")), "{kind}: {told:?}");
         assert!(told[3].contains("Write"), "{kind}: a reader was let write: {told:?}");
-        // What it was given to read came from the same tree.
+        // Its context files came from the same tree.
         let book = book(&repo);
         let below = book.of("granted").find(|it| it["brief"]["agent"] == "reader").unwrap();
         let opening = below["brief"]["opening"].as_str().unwrap();
@@ -115,7 +115,7 @@ fn an_agent_file_in_a_workspace_is_ignored() {
     assert!(told[1].contains("reader"), "{told:?}");
 }
 
-/// Writes a file with a word in it that is found nowhere else.
+/// Writes a file with a unique word.
 fn secret(path: &Path, word: &str) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, format!("{word}\n")).unwrap();
@@ -129,15 +129,18 @@ fn home_the_state_directory_and_the_main_checkout_are_hidden_from_commands() {
         secret(&rig.home().join(".ssh/id_ed25519"), "of-home");
         secret(&rig.home().join("notes"), "of-notes");
         secret(&rig.state().join("other"), "of-state");
-        repo.rig.write("list", "of-the-tree\n");
+        repo.rig.write("list", "one\n");
+        repo.rig.write(".gitignore", "private\n");
         repo.commit("first");
+        // The workspace is shown at the path of the checkout, without what is only in the checkout.
+        repo.rig.write("private", "of-the-tree\n");
         repo.git(["config", "user.word", "of-the-config"]);
         let (home, state) = (rig.home().display().to_string(), rig.state().display().to_string());
         let main = rig.work().display().to_string();
         let looks = [
             format!("cat {home}/.ssh/id_ed25519 {home}/notes; cat ~/.ssh/id_ed25519"),
             format!("ls {state}; cat {state}/other {state}/runs/*/journal.jsonl"),
-            format!("cat {main}/.git/config {main}/list; ls {main}"),
+            format!("cat {main}/.git/config {main}/private; ls {main}"),
         ];
         let one = "label = \"one\"";
         let script: String =
@@ -167,7 +170,7 @@ fn home_the_state_directory_and_the_main_checkout_are_hidden_from_commands() {
 }
 
 #[test]
-fn the_policy_bounds_what_commands_add_write_and_may_take() {
+fn the_policy_limits_entries_bytes_and_time_of_commands() {
     let one = "label = \"one\"";
     let add = "mkdir d; for n in $(seq 60); do : > d/$n; done; exec sleep 60";
     let write =
@@ -224,7 +227,7 @@ fn ignored(repo: &Repo) -> String {
 }
 
 #[test]
-fn ignored_folders_come_along_are_used_written_to_and_neither_kept_nor_changed() {
+fn included_ignored_folders_are_writable_copies_that_are_not_part_of_the_result() {
     let tries = "sh node_modules/.bin/check; cat target/built; ls; echo by-agent >> node_modules/dep/index; \
                  echo new > target/new; rm target/built; echo kept > kept; cat node_modules/dep/index; ls target";
     let one = "label = \"one\"";
@@ -233,7 +236,7 @@ fn ignored_folders_come_along_are_used_written_to_and_neither_kept_nor_changed()
     for kind in KINDS {
         let repo = with_ignored(&run);
         let (before, theirs) = (repo.state(), ignored(&repo));
-        // The second finds everything as the first did: what was written stayed in its workspace.
+        // The second run sees the same files as the first: its writes stayed in its workspace.
         for round in 0..2 {
             let out = delegating(&repo, kind, &folders).run();
             let told = done(&repo, &out).concat();
@@ -261,7 +264,7 @@ fn ignored_folders_come_along_are_used_written_to_and_neither_kept_nor_changed()
 
 /// Mounts an overlay by hand in `folder`, then runs a command of the shell in which `at` is that overlay.
 ///
-/// Not by our own code, which is what is judged.
+/// It does not use the code under test.
 fn by_hand(folder: &Path, then: &str) -> std::process::Output {
     for name in ["lower", "upper", "work", "at"] {
         fs::create_dir_all(folder.join(name)).unwrap();
@@ -285,7 +288,7 @@ fn workspaces_line(doctor: &Value) -> &str {
 }
 
 #[test]
-fn the_kind_in_use_is_the_one_this_machine_can_do_and_doctor_says_the_same() {
+fn the_workspace_kind_fits_the_machine_and_doctor_reports_it() {
     let one = "label = \"one\"";
     let repo = repository(&format!("[[turn]]\n{one}\ntext = \"done\"\n"));
     repo.commit("first");
@@ -303,7 +306,7 @@ fn the_kind_in_use_is_the_one_this_machine_can_do_and_doctor_says_the_same() {
 }
 
 #[test]
-fn a_state_directory_that_lies_on_an_overlay_gets_work_trees_and_says_why() {
+fn doctor_explains_why_a_state_directory_on_an_overlay_uses_work_trees() {
     let rig = Rig::new();
     let binary = crate::support::rig::BINARY;
     let doctor =
@@ -314,9 +317,9 @@ fn a_state_directory_that_lies_on_an_overlay_gets_work_trees_and_says_why() {
     assert!(line.starts_with("git work trees") && line.contains("overlayfs"), "{line}");
 }
 
-/// A person answers on a terminal while commands run: theirs is out of reach, with a sandbox and without.
+/// While the user answers on a terminal, commands cannot reach it, with a sandbox and without.
 #[test]
-fn a_command_that_wants_a_terminal_or_input_gets_none_although_the_person_has_one() {
+fn a_sandboxed_command_has_no_terminal_or_input_while_the_user_has_one() {
     let one = "label = \"one\"";
     let wants = "tty; cat; exec < /dev/tty; echo reached";
     let script = call(one, "Run", &command(wants)) + &format!("[[turn]]\n{one}\ntext = \"done\"\n");

@@ -47,7 +47,7 @@ fn a_grant_that_commands_would_not_see_is_refused_with_the_reason() {
 }
 
 #[test]
-fn a_git_directory_does_not_come_along_as_an_ignored_folder() {
+fn a_git_directory_cannot_be_included_as_an_ignored_folder() {
     let repo = repository();
     let whole = "that is the whole tree";
     let inside = "a git directory never comes along";

@@ -54,7 +54,7 @@ fn results_are_reported_shown_merged_and_undone() {
         for words in [
             "2 results of run_",
             "2 to merge",
-            "long is touched by sess_",
+            "long was changed by sess_",
             &format!("`adjutant diff {run}` shows the work"),
             &format!("`adjutant merge {run}` merges it"),
         ] {
@@ -83,14 +83,14 @@ fn only_completed_results_are_merged_automatically() {
     let half = repo.json(&["diff"], 0);
     assert_eq!(half["results"][1]["files"][0]["path"], "half");
     assert_eq!(half["results"][1]["outcome"], json!("failed"));
-    // What failed can be taken all the same, by a person.
+    // The user can merge a failed result explicitly.
     let three = half["results"][1]["session"].as_str().unwrap();
     assert_eq!(fates(&repo.json(&["merge", three], 0)), ["merged"]);
     assert_eq!(repo.read("half"), "half done\n");
 }
 
 #[test]
-fn a_branch_is_made_of_each_and_says_what_else_it_holds() {
+fn merge_branch_creates_a_branch_and_reports_included_uncommitted_files() {
     let repo = repository();
     let before = repo.read("long");
     let out = delegate(&repo, &["one"], &["--merge", "branch"]);
@@ -119,7 +119,7 @@ fn a_conflict_at_the_end_of_a_run_is_reported_and_changes_nothing() {
 }
 
 #[test]
-fn a_run_whose_work_could_not_all_be_merged_is_not_a_whole_success() {
+fn a_run_with_an_unmerged_result_exits_with_partial_success() {
     let repo = repository();
     fs::write(repo.rig.path().join("script.toml"), script().replace("line 18\\n", "line 2\\n"))
         .unwrap();
@@ -129,7 +129,7 @@ fn a_run_whose_work_could_not_all_be_merged_is_not_a_whole_success() {
 }
 
 #[test]
-fn undo_says_where_the_work_is_and_never_touches_a_file_of_that_name() {
+fn undo_names_the_reference_of_workspace_results_and_changes_no_user_file() {
     for kind in ["overlay", "worktree"] {
         let repo = repository();
         assert_eq!(delegate(&repo, &["one", "two"], &["--workspace", kind]).code, 0, "{kind}");

@@ -17,7 +17,7 @@ static SAMPLE: LazyLock<(Rig, Output)> = LazyLock::new(|| {
 });
 
 #[test]
-fn the_demo_exits_0_and_shows_one_of_each() {
+fn the_demo_exits_0_and_shows_a_complete_a_partial_and_a_failed_subagent() {
     let (_, out) = &*SAMPLE;
     assert_eq!(out.code, 0, "{out}");
     assert!(out.stdout.starts_with("## Subagents complete: 1/3 (1 partial, 1 failed)\n"), "{out}");
@@ -57,7 +57,7 @@ fn the_demo_exits_0_and_shows_one_of_each() {
 }
 
 #[test]
-fn the_demo_leaves_no_error_behind_that_a_person_has_to_look_at() {
+fn the_demo_leaves_no_unfixed_errors() {
     let (rig, out) = &*SAMPLE;
     assert_eq!(out.code, 0, "{out}");
     assert_eq!(rig.run(["errors", "--json"]).json()["errors"], serde_json::json!([]));
@@ -111,7 +111,7 @@ fn the_demo_ends_with_a_story_of_two_writers() {
 }
 
 #[test]
-fn without_git_the_demo_leaves_the_story_out_and_says_why() {
+fn without_git_the_demo_skips_the_story_and_says_why() {
     let rig = Rig::new();
     let nothing = rig.path().join("nothing");
     fs::create_dir(&nothing).unwrap();
@@ -151,7 +151,7 @@ fn the_demo_shows_a_slash_command() {
 }
 
 #[test]
-fn in_an_empty_folder_the_demo_looks_at_a_sample() {
+fn in_an_empty_folder_the_demo_reads_a_sample_project() {
     let (rig, out) = &*SAMPLE;
     let sample = rig.state().join("demo-tree");
     assert!(out.stderr.contains(&format!("subagents on {}.", sample.display())), "{out}");
@@ -160,7 +160,7 @@ fn in_an_empty_folder_the_demo_looks_at_a_sample() {
 }
 
 #[test]
-fn everything_the_demo_offers_to_look_at_again_can_be_looked_at() {
+fn every_command_that_the_demo_recommends_works() {
     let (rig, out) = &*SAMPLE;
     rig.assert_unharmed();
     let runs = rig.runs();
@@ -178,9 +178,9 @@ fn everything_the_demo_offers_to_look_at_again_can_be_looked_at() {
     assert_eq!(again.code, 3);
 }
 
-/// No toys: the words come from a script, but what they say comes from the files.
+/// The sentences come from a script, but the numbers in them come from the files.
 #[test]
-fn what_the_demo_finds_changes_with_the_files() {
+fn the_findings_of_the_demo_depend_on_the_files() {
     let rig = Rig::new();
     for number in 0..30 {
         rig.write(&format!("src/part{number:02}.rs"), "fn work() {} // TODO\n".repeat(250));
@@ -222,7 +222,7 @@ fn the_demo_streams_events() {
 }
 
 #[test]
-fn a_demo_on_a_folder_that_is_not_there_says_so() {
+fn the_demo_reports_a_missing_folder() {
     insta::assert_snapshot!(Rig::new().run(["demo", "nowhere"]), @"
         --- stderr ---
         adjutant: cannot open nowhere: No such file or directory (os error 2)

@@ -1,4 +1,4 @@
-//! What `docs/commands.md` tells people to type works as it stands, and what it quotes is what is said.
+//! The commands in `docs/commands.md` work as written and print what the page quotes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ pub(crate) fn blocks<'a>(page: &'a str, kind: &str) -> Vec<&'a str> {
     page.split(fence.as_str()).skip(1).map(|rest| rest.split("```").next().unwrap()).collect()
 }
 
-/// The lines of a page that are typed, in order; the one that names the model is the test's own.
+/// The commands of a page, in order, without the line that exports the model.
 pub(crate) fn lines(page: &str) -> Vec<&str> {
     blocks(page, "console")
         .iter()
@@ -89,7 +89,7 @@ fn the_command_file_of_the_page_is_read_whole() {
 }
 
 #[test]
-fn the_table_of_commands_is_the_one_there_is() {
+fn the_page_lists_every_command_with_its_agent() {
     let (rig, page) = (Rig::new(), page());
     let json = rig.run(["commands", "--json"]).json();
     for command in json["commands"].as_array().unwrap() {
@@ -103,7 +103,7 @@ fn the_table_of_commands_is_the_one_there_is() {
 }
 
 #[test]
-fn the_table_of_steps_is_what_task_set_allows() {
+fn the_table_of_steps_matches_what_task_set_allows() {
     let page = page();
     for status in TaskStatus::ALL {
         let next: Vec<String> = status.next().iter().map(|it| format!("`{it}`")).collect();

@@ -65,7 +65,7 @@ fn every_command_of_the_page_works_in_the_order_it_is_shown() {
 }
 
 #[test]
-fn the_prd_of_the_page_is_one() {
+fn the_prd_of_the_page_is_valid() {
     let page = page();
     let [text] = blocks(&page, "json")[..] else { panic!("one PRD is shown") };
     let prd = Prd::read(text).unwrap();
@@ -75,7 +75,7 @@ fn the_prd_of_the_page_is_one() {
 }
 
 #[test]
-fn every_flag_of_a_table_is_one_that_there_is() {
+fn every_flag_in_the_tables_exists() {
     let (rig, page) = (Rig::new(), page());
     let help = rig.run(["story", "--help"]).stdout;
     let rows = page.lines().filter(|line| line.starts_with("| `--"));
@@ -88,7 +88,7 @@ fn every_flag_of_a_table_is_one_that_there_is() {
 }
 
 #[test]
-fn the_errors_of_the_page_are_said_as_they_are_quoted() {
+fn the_errors_quoted_on_the_page_are_in_the_source() {
     let page = page();
     let source = |path: &str| fs::read_to_string(repository().join(path)).unwrap();
     let said = source("crates/adjutant-core/src/refusal.rs")

@@ -12,10 +12,10 @@ use crate::docs::commands::repository;
 use crate::support::rig::{BINARY, Rig};
 use crate::support::schema::assert_fits;
 
-/// What an example comes to.
+/// The expected outcome of an example.
 struct Expected {
     name: &'static str,
-    /// Everyone, parents first: the id, the depth, how it ended, what came of merging it.
+    /// All agents, parents first: id, depth, outcome and merge result.
     tree: &'static [&'static str],
     /// The cost of each story, children included.
     costs: &'static [f64],
@@ -169,11 +169,11 @@ fn merged(rig: &Rig, tree: &Path, expected: &Expected, stories: &[Value]) {
         let passes = Command::new("sh").args(["-c", verify]).current_dir(tree).status().unwrap();
         assert!(passes.success(), "{name}: {verify}");
     }
-    // What failed or was in conflict is no part of a story, and nothing of it came along.
+    // Failed or conflicting work is not part of a story.
     assert!(!tree.join("schema.sql").exists());
 }
 
-/// The PRD says what came of it, children included.
+/// The PRD contains the outcome of the story and its children.
 fn written(tree: &Path, name: &str, stories: &[Value]) {
     let text = fs::read_to_string(tree.join("prd.json")).unwrap();
     let prd: Value = serde_json::from_str(&text).unwrap();
@@ -184,7 +184,7 @@ fn written(tree: &Path, name: &str, stories: &[Value]) {
         let children = story["children"].as_array().unwrap().iter();
         for child in children.filter(|child| child["outcome"] != "refused") {
             let entry = entry(&child["id"]).unwrap_or_else(|| panic!("{name}: {child}\n{text}"));
-            // What is in conflict is no part of the story, whatever its agent achieved.
+            // Conflicting work is not part of the story, whatever the outcome of its agent.
             let is_in = child["work"]["merge"] != "conflict";
             let passes = child["outcome"] == "completed" && is_in;
             assert_eq!(entry["passes"], passes, "{name}: {entry}");
@@ -203,7 +203,7 @@ fn three_at_once_one_of_them_nested_and_a_story_that_depends_on_it() {
 }
 
 #[test]
-fn a_conflict_that_the_parent_settles() {
+fn a_conflict_that_the_parent_resolves() {
     check(&EXAMPLES[2]);
 }
 
@@ -218,7 +218,7 @@ fn a_task_that_does_not_fit_the_context() {
 }
 
 #[test]
-fn every_example_is_tried_and_the_guide_says_what_it_comes_to() {
+fn the_guide_lists_every_example_with_its_cost_and_outcome() {
     let names = fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap());
     let names = names.filter(|entry| entry.path().is_dir());
     let there: BTreeSet<String> =
@@ -236,9 +236,9 @@ fn every_example_is_tried_and_the_guide_says_what_it_comes_to() {
     }
 }
 
-/// Another model is one flag: the same command asks whom it is told to.
+/// The same command with `--model` uses another model.
 #[test]
-fn another_model_is_one_flag() {
+fn an_example_runs_on_another_model_with_one_flag() {
     let rig = Rig::new();
     let (code, _, said) = tried(&rig, &["simple", "--model", "anthropic/claude-haiku-4-5"]);
     assert_ne!(code, 0);
@@ -246,7 +246,7 @@ fn another_model_is_one_flag() {
 }
 
 #[test]
-fn an_example_that_is_not_there_is_named() {
+fn an_unknown_example_is_named() {
     let (code, _, said) = tried(&Rig::new(), &["nothing"]);
     assert_eq!(code, 2);
     assert!(said.contains("there is no example nothing"), "{said}");

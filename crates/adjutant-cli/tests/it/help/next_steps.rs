@@ -13,7 +13,7 @@ fn bare(rig: &Rig) -> Output {
 }
 
 #[test]
-fn where_nothing_has_run_it_says_how_to_begin_and_creates_nothing() {
+fn without_any_run_adjutant_recommends_first_commands_and_creates_nothing() {
     let rig = Rig::new();
     insta::assert_snapshot!(bare(&rig), @r#"
         Nothing waits for you here. To begin:
@@ -29,7 +29,7 @@ fn where_nothing_has_run_it_says_how_to_begin_and_creates_nothing() {
 }
 
 #[test]
-fn a_given_state_directory_is_part_of_every_command_it_names() {
+fn recommended_commands_repeat_the_home_flag() {
     let rig = Rig::new();
     let out = rig.run(["--home", "elsewhere"]);
     let lines: Vec<&str> = out.stdout.lines().filter(|line| line.starts_with("  ")).collect();
@@ -38,7 +38,7 @@ fn a_given_state_directory_is_part_of_every_command_it_names() {
 }
 
 #[test]
-fn a_damaged_state_directory_does_not_keep_it_from_advising() {
+fn commands_are_recommended_despite_a_damaged_state_directory() {
     let rig = Rig::new();
     let advice = bare(&rig).stdout;
     fs::write(rig.state(), "not a directory").unwrap();
@@ -55,7 +55,7 @@ fn a_damaged_state_directory_does_not_keep_it_from_advising() {
 }
 
 #[test]
-fn an_interrupted_run_is_named_with_the_command_that_resumes_it_in_its_directory_only() {
+fn an_interrupted_run_is_recommended_for_resume_only_in_its_own_directory() {
     let rig = Rig::with_script("[[turn]]\nlabel = \"slow\"\ntext = \"never\"\ndelay_ms = 300000\n");
     let mut run = rig.delegating(&["-t", "slow=Read everything"]).start();
     run.wait_for("[slow]");
@@ -84,7 +84,7 @@ fn an_interrupted_run_is_named_with_the_command_that_resumes_it_in_its_directory
 }
 
 #[test]
-fn results_are_named_until_they_are_merged_or_on_a_branch() {
+fn unmerged_results_are_listed_until_they_are_merged_or_on_a_branch() {
     let repo = Repo::new();
     let ran = repo.ran(&["one", "two"]);
     assert!(bare(&repo.rig).stdout.starts_with("Nothing waits for you here."));
@@ -107,7 +107,7 @@ fn results_are_named_until_they_are_merged_or_on_a_branch() {
 }
 
 #[test]
-fn a_call_that_waits_for_approval_comes_first() {
+fn a_call_that_waits_for_approval_is_listed_first() {
     let rig = Rig::with_script(SCRIPT);
     let mut client = Client::start(&rig, &[], &[]);
     client.initialize("tester", "2025-11-25");

@@ -224,6 +224,16 @@ fn the_help_of_delegate_teaches_by_example() {
                   Let agents write, each in its own workspace. Their work comes back as commits, which you
                   review with `adjutant diff` and merge with `adjutant merge`
 
+              --verify <COMMAND>
+                  The command that must succeed before the work of an agent counts as done, such as "cargo
+                  test". It runs in a fresh copy of the finished work; if it fails, the agent gets its
+                  output and continues. Needs --write
+
+              --verify-keep <GLOB>
+                  Files that the verify command sees as they were before the work, such as "tests/**" or
+                  check.sh, so that an agent cannot pass by changing its tests; can be repeated. Globs as in
+                  .gitignore
+
               --include-ignored <DIR>
                   A git-ignored directory to include in workspaces, such as target or node_modules; can be
                   repeated
@@ -247,6 +257,10 @@ fn the_help_of_delegate_teaches_by_example() {
               --grant <DIR>
                   A directory that commands may read in addition to the system's, such as a toolchain; can
                   be repeated
+
+              --no-toolchains[=<NAME>]
+                  Hide your toolchains (rustup, pyenv, nvm and others) from commands: all of them, or one by
+                  its name in `adjutant doctor`; can be repeated. The system's own tools stay
 
               --allow-domain <HOST>
                   A host that WebFetch may use without asking you; can be repeated
@@ -281,6 +295,7 @@ fn the_help_of_delegate_teaches_by_example() {
           adjutant delegate tasks.json --yes --return json
           echo '{"tasks":[{"label":"a","prompt":"Count the TODOs"}]}' | adjutant delegate - --dry-run
           adjutant delegate -t a='Try my policy' --model script:my-script.toml --yes
+          adjutant delegate -t fix='Fix the parser' --write --verify "cargo test" --verify-keep "tests/**"
 
         A task file contains {"tasks": [{"label", "prompt", "context"?, "max_output_tokens"?}],
         "concurrency"?, "return"?}.
@@ -341,7 +356,7 @@ fn completions_are_made_for_every_shell() {
 }
 
 #[test]
-fn what_does_not_exist_is_named_and_exits_2() {
+fn unknown_commands_and_flags_are_named_and_exit_2() {
     let rig = Rig::new();
     insta::assert_snapshot!(rig.run(["delgate"]), @"
         --- stderr ---
@@ -404,6 +419,7 @@ fn a_word_of_another_tool_suggests_the_command_that_does_the_same() {
     for (typed, meant) in [
         ("list", "'status'"),
         ("ps", "'status'"),
+        ("lst", "exists: 'status'"),
         ("stop", "'cancel'"),
         ("kill", "'cancel'"),
         ("logs", "'log'"),

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::support::rig::Rig;
 
 #[test]
-fn a_project_config_that_leads_elsewhere_is_refused_and_not_read() {
+fn a_project_config_that_is_an_outward_link_is_refused_and_not_read() {
     for target in ["/dev/zero", "/etc/passwd"] {
         let rig = Rig::new();
         let folder = rig.write(".adjutant/placeholder", "");
@@ -19,7 +19,7 @@ fn a_project_config_that_leads_elsewhere_is_refused_and_not_read() {
 }
 
 #[test]
-fn an_absurd_bill_is_read_back_as_it_was_written() {
+fn an_absurd_cost_is_read_back_unchanged() {
     let rig = Rig::with_script(
         "price = { input = 3.0, output = 15.0 }\n[[turn]]\ntext = 'x'\n\
          usage = { input = 1, output = 1300000000000000 }",
@@ -30,7 +30,7 @@ fn an_absurd_bill_is_read_back_as_it_was_written() {
 }
 
 #[test]
-fn what_one_child_says_too_much_of_leaves_its_sibling_alone() {
+fn an_oversized_answer_of_one_child_does_not_affect_its_sibling() {
     // Each of these bytes takes six in the journal, which is more than one record holds.
     let rig = Rig::with_script(
         "[[turn]]\nlabel = 'loud'\ntext = \"\\u0001\"\ntext_bytes = 12000000\n\
@@ -58,7 +58,7 @@ fn a_project_text_outside_the_tree_is_not_shown_to_the_model() {
 }
 
 #[test]
-fn a_model_cannot_ask_for_a_script_of_this_machine() {
+fn a_model_cannot_delegate_to_a_script_file() {
     let task = json!({ "label": "a", "prompt": "x", "model": "script:/etc/passwd" });
     let script = format!(
         "[[turn]]\nagent = 'lead'\n[[turn.call]]\ntool = 'Delegate'\nraw_args = '{}'\n\
@@ -72,7 +72,7 @@ fn a_model_cannot_ask_for_a_script_of_this_machine() {
 }
 
 #[test]
-fn results_are_shown_though_their_folder_is_gone() {
+fn results_are_shown_after_their_folder_was_removed() {
     let rig = Rig::with_script("[[turn]]\ntext = 'here it is'\ndelay_ms = 300");
     let mut child = rig.delegating(&["-t", "a=x"]).start();
     child.wait_for("[a] started");
@@ -82,7 +82,7 @@ fn results_are_shown_though_their_folder_is_gone() {
 }
 
 #[test]
-fn json_cannot_steer_a_terminal() {
+fn json_output_contains_no_terminal_control_sequences() {
     let rig = Rig::with_script("[[turn]]\ntext = \"a\\u202eb\\u009bc\"");
     let out = rig.delegate(&["-t", "a=x", "--return", "json"]);
     assert!(out.stdout.contains("a\\u202eb\\u009bc"), "{}", out.stdout);
@@ -90,14 +90,14 @@ fn json_cannot_steer_a_terminal() {
 }
 
 #[test]
-fn limits_can_be_judged_without_a_model() {
+fn a_dry_run_works_without_a_model() {
     let out = Rig::new().run(["delegate", "-t", "a=x", "--dry-run"]);
     assert_eq!(out.code, 0, "{out}");
     assert!(out.stderr.contains("no model is chosen"), "{out}");
 }
 
 #[test]
-fn the_more_exact_word_outweighs_a_flag_with_a_name() {
+fn a_set_flag_overrides_a_named_budget_flag() {
     let out = Rig::new().run([
         "delegate",
         "-t",
@@ -114,9 +114,9 @@ fn the_more_exact_word_outweighs_a_flag_with_a_name() {
 }
 
 #[test]
-fn a_budget_in_dollars_that_bounds_nothing_is_said() {
+fn a_dollar_budget_without_effect_is_reported() {
     let rig = Rig::with_script("[[turn]]\ntext = 'ok'");
     let out = rig.delegate(&["-t", "a=x", "--budget-usd", "0.01"]);
     assert_eq!(out.code, 0, "{out}");
-    assert!(out.stderr.contains("--budget-usd bounds nothing"), "{out}");
+    assert!(out.stderr.contains("--budget-usd has no effect"), "{out}");
 }

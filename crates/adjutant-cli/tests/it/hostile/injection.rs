@@ -63,7 +63,7 @@ fn tasks() -> String {
 }
 
 #[test]
-fn texts_of_models_files_and_callers_are_shown_harmless_in_every_view() {
+fn texts_of_models_files_and_callers_are_escaped_in_every_view() {
     let rig = rig();
     let out = rig.delegating(&["-"]).stdin(tasks()).run();
     assert_all_clean(&out);
@@ -82,7 +82,7 @@ fn texts_of_models_files_and_callers_are_shown_harmless_in_every_view() {
 }
 
 #[test]
-fn errors_of_providers_are_shown_harmless() {
+fn errors_of_providers_are_escaped() {
     let rig =
         Rig::with_script(&format!("[[turn]]\nerror = \"bad_request\"\nmessage = \"no {ESCAPED}\""));
     let out = rig.delegate(&["-t", "a=x"]);
@@ -92,7 +92,7 @@ fn errors_of_providers_are_shown_harmless() {
 }
 
 #[test]
-fn complaints_about_input_quote_it_harmless() {
+fn input_quoted_in_errors_is_escaped() {
     let rig = rig();
     let said = |args: &[&str], stdin: String| {
         let out = rig.delegating(args).stdin(stdin).run();
@@ -114,7 +114,7 @@ fn complaints_about_input_quote_it_harmless() {
 
 /// A folder may be called anything, and its name is shown with every run.
 #[test]
-fn names_of_folders_are_shown_harmless() {
+fn names_of_folders_are_escaped() {
     let rig = rig();
     let evil = rig.work().join("red\x1b[2J\u{202e}");
     std::fs::create_dir(&evil).unwrap();
@@ -128,7 +128,7 @@ fn names_of_folders_are_shown_harmless() {
 }
 
 #[test]
-fn the_question_and_the_picture_on_a_terminal_are_harmless() {
+fn the_question_and_the_live_tree_on_a_terminal_are_escaped() {
     let rig = rig();
     rig.write("tasks.json", tasks());
     let args = ["delegate", "tasks.json", "--model", rig.model()];

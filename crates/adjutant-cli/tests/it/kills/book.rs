@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::cast::GOAL;
 
-/// Someone who works, by the words its conversation is known by, and the number of a turn from 0.
+/// The words that identify a conversation, and the number of a turn from 0.
 pub(crate) type Turn = (String, u64);
 
 /// The events of a journal that count.
@@ -42,7 +42,7 @@ impl Book {
         !self.events.is_empty()
     }
 
-    /// Says whether the run ended and was not taken up again.
+    /// Returns whether the run ended and was not resumed.
     pub(crate) fn is_over(&self) -> bool {
         // What was merged is recorded after the end.
         let mut events = self.events.iter().filter(|event| event["type"] != "result_merged");
@@ -79,7 +79,7 @@ impl Book {
         self.of("replied").map(turn).collect()
     }
 
-    /// Returns what became of each tool call, by name, arguments and answer; none while it runs.
+    /// Returns each tool call with its name, arguments and result; `None` while it runs.
     pub(crate) fn calls(&self) -> Vec<(String, Value, Option<String>)> {
         let mut latest: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
         let mut calls: Vec<(String, Value, Option<String>)> = Vec::new();
@@ -110,7 +110,7 @@ impl Book {
         calls.into_iter().enumerate().filter_map(begun).collect()
     }
 
-    /// Says whether a tool was at work; handing down is not a tool of its own.
+    /// Returns whether a tool was running; delegating does not count as a tool.
     pub(crate) fn is_in_tool(&self) -> bool {
         self.calls().iter().any(|(name, _, answer)| name != "Delegate" && answer.is_none())
     }
@@ -122,7 +122,7 @@ impl Book {
     }
 }
 
-/// Sums fields; one that is absent is nothing.
+/// Sums fields; an absent field counts as zero.
 pub(crate) fn tokens(usage: &Value, fields: &[&str]) -> u64 {
     fields.iter().map(|field| usage[*field].as_u64().unwrap_or(0)).sum()
 }

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use adjutant_testkit::fake::{Api, Fake, Running, Script, Turn, Usage};
+use adjutant_testkit::fake::{Api, FakeServer, RunningServer, Script, Turn, Usage};
 use serde_json::json;
 use tokio::runtime::Handle;
 
@@ -13,10 +13,10 @@ use crate::support::rig::{BINARY, Rig};
 use crate::support::running::ProcessGroup;
 use crate::support::server::configure;
 
-/// What a parent agent is asked for; also what its conversation is known by.
+/// The prompt of a parent agent, which also identifies its conversation.
 pub(crate) const GOAL: &str = "Find the way home";
 
-/// What agents are asked for; also what their conversations are known by.
+/// The prompts of the agents, which also identify their conversations.
 pub(crate) const LOOKS: [&str; 3] = ["Look north", "Look east", "Look south"];
 
 /// A program and what it does.
@@ -31,7 +31,7 @@ pub(crate) enum Part {
 impl Part {
     pub(crate) const ALL: [Self; 4] = [Self::Subagents, Self::Lead, Self::Engine, Self::Writers];
 
-    /// What the model says. Slowly, so that a kill can fall anywhere into it.
+    /// The replies of the model, sent slowly so that a kill can hit any part.
     fn script(self) -> Script {
         let mut script = Script::new().using(Usage { input: 900, output: 60, ..Usage::default() });
         let read = || Turn::says("I look around.").and_calls("Read", &json!({ "path": "map.txt" }));
@@ -90,7 +90,7 @@ fn in_pieces(turn: Turn, characters: usize) -> Turn {
 pub(crate) struct Stage {
     pub(crate) part: Part,
     pub(crate) rig: Rig,
-    pub(crate) server: Running,
+    pub(crate) server: RunningServer,
     pub(crate) key: &'static str,
 }
 
@@ -102,7 +102,7 @@ impl Stage {
             files::lay_out(&rig);
         }
         let key = adjutant_testkit::fake::KEY;
-        let server = runtime.block_on(Fake::new(api, part.script()).key(key).start());
+        let server = runtime.block_on(FakeServer::new(api, part.script()).key(key).start());
         configure(&rig, &server.url, api.word());
         Self { part, rig, server, key }
     }
@@ -124,7 +124,7 @@ impl Stage {
         }
     }
 
-    /// Starts the program again to go on with a run.
+    /// Starts the program again to resume a run.
     pub(crate) fn resume(&self, run: &str, inject: Option<Inject>) -> ProcessGroup {
         match self.part {
             Part::Subagents | Part::Lead => self.adjutant(inject, &["resume", run, "--yes"]),
@@ -139,10 +139,10 @@ impl Stage {
         self.spawn(command)
     }
 
-    /// This very test program, which is the engine's when it is told so.
+    /// This test binary, which acts as the crash rig if its environment variable is set.
     fn engine(&self, inject: Option<Inject>, args: &[&str]) -> ProcessGroup {
         let mut command = under(inject, &std::env::current_exe().unwrap());
-        command.args(["--exact", "kills::cast::the_engine_in_a_program_to_be_killed"]);
+        command.args(["--exact", "kills::cast::child_process_that_is_killed"]);
         command.args(["--ignored", "--nocapture"]);
         let home = self.rig.state().display().to_string();
         let (work, ledger) = (self.rig.work(), self.rig.path().join("ledger"));
@@ -197,10 +197,10 @@ const TASKS: [&str; 8] = [
 
 const WORDS: &str = "ADJUTANT_CRASH_RIG";
 
-/// No test: the process that the suite starts and kills.
+/// Not a test: the process that the suite starts and kills.
 #[test]
 #[ignore = "a program of the kill suite"]
-fn the_engine_in_a_program_to_be_killed() {
+fn child_process_that_is_killed() {
     let Ok(words) = std::env::var(WORDS) else { return };
     let words = words.lines().map(str::to_owned);
     std::process::exit(adjutant_testkit::crash_rig::main(words).into());

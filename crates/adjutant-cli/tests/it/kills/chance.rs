@@ -9,7 +9,7 @@ impl Chance {
         Self(seed)
     }
 
-    /// Returns a source of its own for one of many who draw at the same time.
+    /// Returns an independent generator for one of several threads.
     pub(crate) const fn branch(&self, number: u64) -> Self {
         Self(self.0 ^ number.wrapping_mul(0xd134_2543_de82_ef95))
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-use adjutant_testkit::fake::{Delivered, Recorded};
+use adjutant_testkit::fake::{DeliveryOutcome, RecordedRequest};
 use serde_json::{Value, json};
 
 use super::book::{Book, Turn, tokens};
@@ -11,7 +11,7 @@ use super::cast::{Part, Stage};
 use super::play::Played;
 use super::{files, kernel};
 
-/// Who ended how, with what report.
+/// The outcome and the report of each agent.
 pub(crate) fn ends(stage: &Stage, run: &str) -> Vec<Value> {
     let out = stage.rig.run(["result", run, "--json"]);
     assert_eq!(out.code, 0, "{out}");
@@ -20,7 +20,7 @@ pub(crate) fn ends(stage: &Stage, run: &str) -> Vec<Value> {
     results.iter().map(end).collect()
 }
 
-/// Holds a run to every promise.
+/// Checks every invariant of a run.
 pub(crate) fn check(stage: &Stage, played: &Played, undisturbed: &[Value]) {
     let book = Book::read(&stage.rig.run_folder(&played.run).join("journal.jsonl"));
     nothing_is_bought_twice(played);
@@ -38,7 +38,7 @@ pub(crate) fn check(stage: &Stage, played: &Played, undisturbed: &[Value]) {
     }
 }
 
-fn turn(request: &Recorded) -> Turn {
+fn turn(request: &RecordedRequest) -> Turn {
     assert_eq!((request.status, &request.complaint), (200, &None), "the server refused it");
     (request.when.clone().unwrap(), request.turn.unwrap() as u64)
 }
@@ -68,7 +68,7 @@ fn nothing_is_bought_twice(played: &Played) {
 }
 
 /// Every request of a conversation repeats the previous one word for word, also across processes.
-fn conversations_go_on(requests: &[Recorded]) {
+fn conversations_go_on(requests: &[RecordedRequest]) {
     let mut latest: BTreeMap<&str, (u64, Vec<Value>)> = BTreeMap::new();
     for request in requests {
         let messages = messages(request);
@@ -86,8 +86,8 @@ fn conversations_go_on(requests: &[Recorded]) {
     }
 }
 
-/// What was said so far, without the marks for caches, which move along.
-fn messages(request: &Recorded) -> Vec<Value> {
+/// The messages of a request, without the cache markers, which move.
+fn messages(request: &RecordedRequest) -> Vec<Value> {
     let body = request.json();
     let list = ["messages", "input", "contents"].iter().find_map(|name| body[*name].as_array());
     let mut list = list.unwrap().clone();
@@ -104,7 +104,7 @@ fn messages(request: &Recorded) -> Vec<Value> {
 }
 
 fn bills_hold(stage: &Stage, played: &Played, book: &Book) {
-    let whole = played.requests.iter().filter(|it| it.delivered == Some(Delivered::Whole));
+    let whole = played.requests.iter().filter(|it| it.delivered == Some(DeliveryOutcome::Whole));
     let used = whole.filter_map(|request| request.usage);
     let used: u64 = used.map(|usage| usage.all_input() + usage.output).sum();
     let out = stage.rig.run(["cost", &played.run, "--json"]);
@@ -116,7 +116,7 @@ fn bills_hold(stage: &Stage, played: &Played, book: &Book) {
     }
 }
 
-/// What was told as done happened once; what was interrupted at most once; nothing else at all.
+/// A call reported as done was executed once, an interrupted one at most once, and no other was executed.
 fn effects_happen_once(stage: &Stage, book: &Book) {
     let ledger = fs::read_to_string(stage.rig.path().join("ledger")).unwrap_or_default();
     let mut times: BTreeMap<&str, u64> = BTreeMap::new();

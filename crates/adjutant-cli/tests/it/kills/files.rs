@@ -14,27 +14,27 @@ use super::book::Book;
 use super::cast::LOOKS;
 use crate::support::rig::Rig;
 
-/// Three agents at a time, all of whom may write anywhere.
+/// Three concurrent agents that may write anywhere.
 pub(crate) const FLAGS: [&str; 7] =
     ["--preset", "command", "--in-place", "--set", "contract=report", "--set", "tasks_per_call=3"];
 
 /// The file that all of them edit.
 const SHARED: &str = "shared.txt";
 
-/// The line that every edit puts its own before.
+/// The line before which every edit inserts its own.
 const END: &str = "END";
 
-/// The file that only this one edits.
+/// The file that only this agent edits.
 fn own(who: &str) -> String {
     format!("own/{}.txt", who.replace(' ', "-"))
 }
 
-/// The file that only this one makes, and then writes anew.
+/// The file that only this agent creates and then overwrites.
 fn made(who: &str) -> String {
     format!("made/{}/new.txt", who.replace(' ', "-"))
 }
 
-/// Content and mode of every file before anybody has worked.
+/// Content and mode of every file before the run.
 fn before() -> BTreeMap<String, (String, u32)> {
     let own_files = LOOKS.iter().zip([0o750, 0o600, 0o664]).map(|(who, mode)| {
         // Both kinds of line endings, and none at the end: bytes outside the edit must stay.
@@ -45,7 +45,7 @@ fn before() -> BTreeMap<String, (String, u32)> {
     own_files.chain([shared, map]).collect()
 }
 
-/// Lays the files out.
+/// Creates the files.
 pub(crate) fn lay_out(rig: &Rig) {
     for (path, (content, mode)) in before() {
         let path = rig.write(&path, content);
@@ -53,7 +53,7 @@ pub(crate) fn lay_out(rig: &Rig) {
     }
 }
 
-/// What one agent says: edits of one file in a row, within an answer and from answer to answer.
+/// The replies of one agent: consecutive edits of one file, within an answer and across answers.
 pub(crate) fn turns(who: &str) -> [Turn; 4] {
     let edit = |turn: Turn, path: &str, mark: &str| {
         let new = format!("{who}, {mark}\n{END}");
@@ -70,7 +70,7 @@ pub(crate) fn turns(who: &str) -> [Turn; 4] {
     [first, second, third, says(&format!("{who}: written."))]
 }
 
-/// What became of a call, by what its agent was told.
+/// The outcome of a call according to its tool result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Done,
@@ -87,13 +87,13 @@ fn fate(path: &str, answer: &str) -> Fate {
     } else if path == SHARED && says("Interrupted, outcome unknown") {
         Fate::Unknown
     } else {
-        let lost = path == SHARED && answer.contains("was changed by someone else meanwhile");
+        let lost = path == SHARED && answer.contains("was changed by someone else in the meantime");
         assert!(lost, "{path}: {answer}");
         Fate::NotDone
     }
 }
 
-/// Holds the files to what the agents were told, and takes everything back.
+/// Checks the files against the tool results, and undoes everything.
 pub(crate) fn check(rig: &Rig, run: &str, book: &Book) {
     let calls = book.calls().into_iter().filter_map(|(name, arguments, answer)| {
         let path = arguments["file_path"].as_str()?.to_owned();
@@ -127,7 +127,7 @@ pub(crate) fn check(rig: &Rig, run: &str, book: &Book) {
     taken_back(rig, run);
 }
 
-/// Every line that was told as done is there once, in whatever order they worked.
+/// Every line whose edit was reported as done is in the file once, in any order.
 fn shared_holds(found: &(String, u32), expected: &(String, u32), doubtful: &BTreeSet<String>) {
     let sorted = |text: &str| {
         let certain = text.lines().filter(|line| !doubtful.contains(*line));
@@ -177,7 +177,7 @@ fn file_name(path: &Path) -> &str {
     path.file_name().unwrap().to_str().unwrap()
 }
 
-/// Every byte comes back, and what was made is gone.
+/// Undo restores every byte and removes created files.
 fn taken_back(rig: &Rig, run: &str) {
     let out = rig.run(["undo", run, "--json"]);
     assert_eq!(out.code, 0, "{out}");

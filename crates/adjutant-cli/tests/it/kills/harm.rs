@@ -11,7 +11,7 @@ use super::tell;
 use crate::support::journal::lines;
 use crate::support::rig::{Output, Rig};
 
-const PLACES: usize = 200;
+const PLACES: usize = 100;
 
 const SCRIPT: &str = r#"
 [[turn]]
@@ -54,7 +54,7 @@ impl Place {
         Self { rig, run, journal, whole, other }
     }
 
-    /// Puts another journal in the place of the run's.
+    /// Replaces the journal of the run.
     fn harm(&self, journal: &[u8]) {
         fs::write(&self.journal, journal).unwrap();
     }
@@ -63,7 +63,7 @@ impl Place {
         self.rig.run(["resume", &self.run, "--yes"])
     }
 
-    /// Looks at everything and goes on; returns what going on said.
+    /// Runs every view, then resumes the run and returns the output of resume.
     fn look(&self, harm: &str) -> Output {
         for view in [&["status"][..], &["status", &self.run], &["tree", &self.run]] {
             let before = fs::read(&self.journal).unwrap();
@@ -78,7 +78,7 @@ impl Place {
         out
     }
 
-    /// Holds a run that went on to its promise.
+    /// Checks that a resumed run completed.
     fn is_completed(&self, out: &Output, harm: &str) {
         assert_eq!(out.code, 0, "{harm}: {out}");
         let reports = ["> nothing on the left", "> nothing on the right"];
@@ -88,7 +88,7 @@ impl Place {
     }
 }
 
-/// Gives numbers to a few threads, each with a place of its own.
+/// Distributes numbers to a few threads, each with its own directory.
 fn on_places(count: usize, work: impl Fn(&Place, usize) + Sync) {
     let next = AtomicUsize::new(0);
     thread::scope(|scope| {
@@ -108,7 +108,7 @@ fn on_places(count: usize, work: impl Fn(&Place, usize) + Sync) {
 }
 
 #[test]
-fn a_journal_cut_anywhere_goes_on_or_has_nothing_to_resume() {
+fn a_journal_cut_at_any_byte_is_resumed_or_has_nothing_to_resume() {
     let nothing = AtomicUsize::new(0);
     on_places(PLACES, |place, number| {
         let cut = place.whole.len() * number / (PLACES - 1);
@@ -122,12 +122,12 @@ fn a_journal_cut_anywhere_goes_on_or_has_nothing_to_resume() {
         }
     });
     let nothing = nothing.into_inner();
-    // All of it, and what was cut before the run had begun.
+    // The complete journal, and cuts before the first complete record.
     assert!(nothing < PLACES * 3 / 4, "{nothing} of {PLACES} had nothing to resume");
 }
 
 #[test]
-fn a_changed_bit_is_named_with_its_place_or_was_in_a_torn_end() {
+fn a_flipped_bit_is_reported_with_its_position_or_is_in_a_torn_tail() {
     let seed = seed();
     tell(&format!("seed {seed}"));
     on_places(PLACES, |place, number| {
@@ -143,10 +143,15 @@ fn a_changed_bit_is_named_with_its_place_or_was_in_a_torn_end() {
         let before = |count: usize| all[..count].iter().map(|line| line.len()).sum::<usize>();
         let line = (1..=all.len()).find(|count| before(*count) > at).unwrap();
         if line == all.len() {
-            // The end of the run is lost, and the run goes on to end again.
+            // The record of the end is lost, so the run is resumed and ends again.
             place.is_completed(&out, &harm);
         } else {
             assert_eq!(out.code, 1, "{harm}: {out}");
+            if out.stderr.contains("is newer than this adjutant understands") {
+                // A journal's first line starts with `{"v":1`, and the bit was in that digit.
+                assert_eq!(at, 5, "{harm}: {out}");
+                return;
+            }
             let named = [line, line + 1].map(|line| format!("line {line}"));
             assert!(named.iter().any(|named| out.stderr.contains(named)), "{harm}: {out}");
         }
@@ -154,7 +159,7 @@ fn a_changed_bit_is_named_with_its_place_or_was_in_a_torn_end() {
 }
 
 #[test]
-fn records_that_were_swapped_or_repeated_are_noticed() {
+fn swapped_or_repeated_records_are_detected() {
     let place = Place::new();
     let count = lines(&place.whole).len();
     for at in 0..count {

@@ -21,7 +21,7 @@ const CALLS: [&str; 3] = ["fdatasync", "fsync", "/^rename"];
 const FREQUENT_CALLS: [&str; 3] = ["write", "/^unlink", "/^mkdir"];
 
 /// Which of the frequent calls are hit.
-const SOME: [u64; 4] = [1, 3, 8, 21];
+const SOME: [u64; 2] = [1, 8];
 
 /// The signal that a kill sends, as a shell reports it.
 const KILLED: i32 = 128 + 9;
@@ -100,7 +100,7 @@ impl EndedRun {
     /// Resumes the run after a kill.
     fn resume_after_kill(&self) -> Output {
         let out = self.resume();
-        // A git command that was killed itself leaves its lock on a branch, which is the user's to remove.
+        // A git command that was killed itself leaves its lock on a branch, which only the user may remove.
         let locks = self.repo.rig.work().join(".git/refs/heads/adjutant");
         let mut has_lock = false;
         for entry in fs::read_dir(locks).into_iter().flatten() {
@@ -161,7 +161,7 @@ fn a_merge_that_a_kill_prevented_is_done_once_by_resume() {
 }
 
 #[test]
-fn resume_does_not_repeat_a_merge_that_a_person_undid() {
+fn resume_does_not_repeat_a_merge_that_the_user_undid() {
     let ended = EndedRun::new("apply");
     let before = ended.repo.state();
     assert_eq!(ended.resume().code, 0);
@@ -237,7 +237,7 @@ fn survives_kills_while_it_merges(merge: &str) {
         for nth in nths {
             ended.restore();
             if !ended.resume_killed_at(Inject { call, nth }) {
-                // So many of these calls are not made.
+                // There are fewer of these calls.
                 break;
             }
             kills += 1;

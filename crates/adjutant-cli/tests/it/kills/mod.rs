@@ -37,12 +37,12 @@ use check::{check, ends};
 use play::{Plan, Tally, play};
 
 /// The default number of kills.
-const KILLS: u64 = 200;
+const KILLS: u64 = 100;
 
 /// Runs at the same time; they mostly wait for the disk and for slow answers.
 const STAGES: u64 = 4;
 
-/// How many kills must have fallen into each kind of place.
+/// How many kills must have hit each kind of moment.
 pub(crate) const AT_LEAST: u64 = 10;
 
 /// Starts the thread that the servers live on.
@@ -93,9 +93,9 @@ fn disturbed(
     })
 }
 
-/// Tells what was tried, also where the test passes: that is part of the result.
+/// Prints what was tried, also if the test passes.
 pub(crate) fn tell(text: &str) {
-    // Not by the macro, which a passing test keeps to itself.
+    // Not with a print macro, whose output a passing test captures.
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 

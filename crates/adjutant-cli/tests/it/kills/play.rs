@@ -9,7 +9,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use adjutant_testkit::fake::{Delivered, Recorded};
+use adjutant_testkit::fake::{DeliveryOutcome, RecordedRequest};
 use serde_json::Value;
 use tokio::runtime::Handle;
 
@@ -22,7 +22,7 @@ use crate::support::running::ProcessGroup;
 /// How long a run may take; it takes a fraction of a second.
 const GUARD: Duration = Duration::from_secs(30);
 
-/// Kills of processes that go on, one after the other, before one is left alone.
+/// The number of consecutive resumes that are killed before one may finish.
 const DEEPEST: u64 = 3;
 
 /// The longest a kill waits for its moment; about as long as a run takes.
@@ -31,11 +31,11 @@ const LATEST_MS: u64 = 160;
 /// When to kill.
 #[derive(Clone, Copy, Debug)]
 enum Moment {
-    /// After so many microseconds.
+    /// After this many microseconds.
     After(u64),
-    /// In the first sync after so many.
+    /// In the first sync after this many microseconds.
     Sync(u64),
-    /// So long after the process has taken the run.
+    /// This long after the process has locked the run.
     Taken(u64),
 }
 
@@ -50,7 +50,7 @@ impl Moment {
     }
 }
 
-/// One life of the program, and what the world looked like after it.
+/// One process of the program, and the state after it ended.
 pub(crate) struct Life {
     pub(crate) killed: bool,
     /// Its requests, by their numbers in the server's log.
@@ -61,7 +61,7 @@ pub(crate) struct Life {
     pub(crate) answered: BTreeSet<Turn>,
 }
 
-/// Where kills fell; one may have fallen into several.
+/// The moments that kills hit; one kill may count for several.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) kills: u64,
@@ -70,7 +70,7 @@ pub(crate) struct Tally {
     pub(crate) sync: u64,
     pub(crate) recovery: u64,
     pub(crate) before_all: u64,
-    /// Runs that were killed three times while they went on.
+    /// Runs of which three resumes were killed.
     pub(crate) deep: u64,
     pub(crate) runs: u64,
 }
@@ -100,7 +100,7 @@ impl Tally {
 pub(crate) struct Played {
     pub(crate) run: String,
     pub(crate) lives: Vec<Life>,
-    pub(crate) requests: Vec<Recorded>,
+    pub(crate) requests: Vec<RecordedRequest>,
     pub(crate) tally: Tally,
 }
 
@@ -119,7 +119,7 @@ impl Plan {
         match self {
             Self::Quiet => None,
             Self::Random(chance) => {
-                // How many there will be is drawn anew before each, which comes to the same.
+                // Whether another kill follows is drawn before each one, which gives the same distribution.
                 let more = kills == 0 || (kills <= DEEPEST && chance.below(4) > 0);
                 more.then(|| Disturbance::Kill(Moment::draw(chance, resumes)))
             }
@@ -146,7 +146,7 @@ pub(crate) fn play(stage: &Stage, mut plan: Plan, runtime: &Handle) -> Played {
             tally.deep = u64::from(tally.kills > DEEPEST);
             return Played { run, lives, requests, tally };
         }
-        let first = stage.server.arrived();
+        let first = stage.server.request_count();
         if !book.began() {
             nothing_began(stage);
         }
@@ -174,7 +174,7 @@ pub(crate) fn play(stage: &Stage, mut plan: Plan, runtime: &Handle) -> Played {
             finish(stage, &mut child);
         }
         let answered = begun(stage).1.answered();
-        let requests = first..stage.server.arrived();
+        let requests = first..stage.server.request_count();
         lives.push(Life { killed: killed.is_some(), requests, answered_before, answered });
         no_ghost(stage);
     }
@@ -182,13 +182,13 @@ pub(crate) fn play(stage: &Stage, mut plan: Plan, runtime: &Handle) -> Played {
 
 struct Requests {
     first: usize,
-    server: Vec<Recorded>,
+    server: Vec<RecordedRequest>,
 }
 
 /// Counts where a kill fell, by what the server, the journal and the lock say afterwards.
 fn classify(stage: &Stage, life: &Requests, pid: u32, tally: &mut Tally) {
     let (run, book) = begun(stage);
-    let left = |request: &Recorded| request.delivered == Some(Delivered::Left);
+    let left = |request: &RecordedRequest| request.delivered == Some(DeliveryOutcome::Left);
     tally.stream += u64::from(life.server[life.first..].iter().any(left));
     tally.tool += u64::from(book.is_in_tool());
     tally.before_all += u64::from(!book.began());
@@ -250,7 +250,7 @@ fn has_ended(child: &mut ProcessGroup) -> bool {
     child.0.try_wait().unwrap().is_some()
 }
 
-/// Waits for the end of a program that is left alone, which is a good one.
+/// Waits for the end of a program that is not killed; it must succeed.
 fn finish(stage: &Stage, child: &mut ProcessGroup) {
     let began = Instant::now();
     while !has_ended(child) {
@@ -291,9 +291,9 @@ fn no_ghost(stage: &Stage) {
     }
 }
 
-/// Runs that died before their first step asked for nothing, and say so.
+/// Runs that died before their first record sent no request and are reported as such.
 fn nothing_began(stage: &Stage) {
-    assert_eq!(stage.server.arrived(), 0, "asked before anything was on disk");
+    assert_eq!(stage.server.request_count(), 0, "asked before anything was on disk");
     for run in stage.rig.runs() {
         let out = stage.rig.run(["resume", &run]);
         let said = format!("adjutant: nothing to resume: {run} never began\n");
@@ -304,9 +304,9 @@ fn nothing_began(stage: &Stage) {
     }
 }
 
-/// A run that is over is not begun again; the binary prints its result.
+/// Resuming an ended run starts nothing; the binary prints its result.
 fn nothing_is_left(stage: &Stage, run: &str) {
-    let before = stage.server.arrived();
+    let before = stage.server.request_count();
     let status = stage.resume(run, None).0.wait().unwrap();
     let said = said(stage);
     if stage.part == Part::Engine {
@@ -314,5 +314,5 @@ fn nothing_is_left(stage: &Stage, run: &str) {
     } else {
         assert!(status.success(), "{status}: {said}");
     }
-    assert_eq!(stage.server.arrived(), before, "it was resumed all the same");
+    assert_eq!(stage.server.request_count(), before, "it was resumed all the same");
 }

@@ -22,7 +22,7 @@ use crate::support::running::ProcessGroup;
 /// Records that the registry has before; after a few more it is replaced by a checkpoint.
 const RECORDS: u8 = 254;
 
-/// One run at a time, which starts unasked, as the server starts it.
+/// One run at a time, auto-approved, started like the server starts it.
 const ARGS: [&str; 11] = [
     "delegate",
     "--detached",
@@ -82,9 +82,9 @@ fn a_kill_at_any_registry_write_releases_slots_and_keeps_spending() {
             }
             let is_through = start(&rig, &registry, "killed", Some(Inject { call, nth }));
             kills += u64::from(!is_through);
-            let before = registry.look().unwrap().spent_unasked(wall_now());
+            let before = registry.read_unlocked().unwrap().spent_unasked(wall_now());
             assert!(start(&rig, &registry, "another", None), "{call} {nth}: {}", said(&rig));
-            let known = registry.look().unwrap();
+            let known = registry.read_unlocked().unwrap();
             assert_eq!(known.live_runs().count(), 0, "{call} {nth}");
             let spent = known.spent_unasked(wall_now());
             assert!(spent >= before, "{call} {nth}: {spent} after {before}");
@@ -105,7 +105,7 @@ fn a_kill_at_any_registry_write_releases_slots_and_keeps_spending() {
     assert!(kills >= 10, "only {kills} processes were killed");
 }
 
-/// The runs that were given a place, by the records of the registry.
+/// The runs that were given a slot, by the records of the registry.
 fn admitted(rig: &Rig) -> Vec<RunId> {
     let text = fs::read_to_string(rig.state().join("registry.jsonl")).unwrap();
     let records = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -113,10 +113,10 @@ fn admitted(rig: &Rig) -> Vec<RunId> {
     runs.filter_map(|run| run.as_str()?.parse().ok()).collect()
 }
 
-/// The next run finds a place only where that of the killed one is free.
+/// The next run gets a slot only if that of the killed one is free.
 const ONE_PLACE: [&str; 2] = ["--max-runs", "1"];
 
-/// The process of a run makes the folder of the run after it has its place, and writes the first record after that.
+/// The process of a run creates the folder of the run after it has its slot, and writes the first record after that.
 #[test]
 fn a_run_killed_before_its_first_record_is_reported_and_an_equal_call_starts_a_new_one() {
     if !has_strace() {
@@ -149,7 +149,7 @@ fn a_run_killed_before_its_first_record_is_reported_and_an_equal_call_starts_a_n
         let data = Client::allowed(&rig, &ONE_PLACE).data("Delegate", task("quick"));
         assert_eq!(data["state"], "completed", "{nth}: {data}");
         assert_ne!(data["run"], json!(killed), "{nth}: {data}");
-        let known = RegistryHandle::at(&rig.state()).look().unwrap();
+        let known = RegistryHandle::at(&rig.state()).read_unlocked().unwrap();
         assert!(known.live_runs().all(|(run, _)| run != killed), "{nth}");
         rig.assert_unharmed();
     }

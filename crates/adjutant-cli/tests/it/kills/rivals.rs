@@ -13,7 +13,7 @@ use crate::support::rig::Rig;
 /// Starts a run, ends it in the middle, and returns its name.
 fn interrupted(stage: &Stage) -> String {
     let mut child = stage.start(None);
-    while stage.server.arrived() < 3 {
+    while stage.server.request_count() < 3 {
         assert!(child.0.try_wait().unwrap().is_none(), "it ended before it was interrupted");
         thread::yield_now();
     }
@@ -40,7 +40,7 @@ fn of_two_processes_that_resume_a_run_one_continues_and_the_other_names_it() {
     }
 }
 
-/// A subagent that thinks for longer than it may.
+/// A subagent whose reply takes longer than its timeout.
 const SLOW: &str = r#"
 [[turn]]
 [[turn.call]]
@@ -56,7 +56,7 @@ fn a_process_stopped_past_its_deadline_ends_and_can_be_resumed() {
     let rig = Rig::with_script(SLOW);
     let mut run = rig.delegating(&["-t", "slow=think", "--set", "timeout_s=1"]).start();
     run.wait_for("note: half of it is done").signal(Signal::STOP);
-    // Nothing tells when a deadline has passed for a process that does not run.
+    // A stopped process emits no event when its deadline passes.
     thread::sleep(Duration::from_millis(1_100));
     assert_eq!(rig.run(["status", "--json"]).json()["runs"][0]["state"], "running");
     run.signal(Signal::CONT);

@@ -22,7 +22,7 @@ use crate::support::running::Running;
 /// The default number of kills.
 const KILLS: u64 = 24;
 
-/// Kills of one run before it is left alone.
+/// Kills of one run before it may finish.
 const DEEPEST: u64 = 4;
 
 /// Records after which a kill may fall: before the workspaces are there, at work, while the work is
@@ -38,7 +38,7 @@ const RECORDS: [&str; 8] = [
     "space_kept",
 ];
 
-/// How many changes of files after its record a kill may fall, at most.
+/// The largest number of file changes between the record and the kill.
 const LATEST: u64 = 6;
 
 /// How long anything here may take; it takes a fraction of a second.
@@ -75,7 +75,7 @@ impl Moment {
     }
 }
 
-/// Where kills fell, by what was on record then.
+/// The moments that kills hit, by the records at that time.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     kills: u64,
@@ -216,7 +216,7 @@ impl Stage {
         true
     }
 
-    /// What workspaces are made of, as far as it is seen from outside.
+    /// The directories and mounts of workspaces that are visible from outside.
     fn files(&self) -> Vec<PathBuf> {
         let mut found = Vec::new();
         let mut open = vec![(self.repo.rig.state().join("spaces"), 0)];
@@ -277,7 +277,7 @@ impl Stage {
     }
 }
 
-/// Holds that no process, mount or work tree of the workspaces of a repository is left.
+/// Checks that no process, mount or work tree of the workspaces of a repository is left.
 pub(super) fn nothing_is_left(repo: &Repo) {
     let place = repo.rig.path();
     // A holder ends when its socket does; the kernel may take a moment to say so.
@@ -293,7 +293,7 @@ pub(super) fn nothing_is_left(repo: &Repo) {
     assert_eq!(trees.matches("worktree ").count(), 1, "{trees}");
 }
 
-/// The helpers of this place: their program is ours and they hold something below it.
+/// The helper processes of this test: they run the binary and have files open below its directory.
 fn holders(place: &Path) -> Vec<String> {
     let processes = fs::read_dir("/proc").unwrap().flatten();
     let line = |process: fs::DirEntry| {
@@ -312,7 +312,7 @@ fn sessions(book: &Book) -> Vec<(String, String)> {
     of.map(|grant| (text(&grant["session"]), text(&grant["brief"]["label"]))).collect()
 }
 
-/// What each was told of its call of each tool; every call was answered, and only once.
+/// The result of each tool call of each agent; every call was answered exactly once.
 pub(super) fn answers(book: &Book) -> BTreeMap<(String, String), String> {
     let mut tools: BTreeMap<&str, &str> = BTreeMap::new();
     let mut answers = BTreeMap::new();

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ use crate::support::rig::Call;
 use crate::support::running::{GUARD, Running};
 
 /// The default number of kills, half of them on each kind of workspace.
-const KILLS: u64 = 100;
+const KILLS: u64 = 24;
 
 /// Kills of one story before it is left alone.
 const DEEPEST: u64 = 10;
@@ -75,7 +75,7 @@ impl Stage {
         Self { project, kind, before }
     }
 
-    /// The run that has begun.
+    /// The id of the started run.
     fn run(&self) -> Option<String> {
         let runs = self.project.rig().runs();
         runs.into_iter().find(|run| self.book(run).began())
@@ -100,7 +100,7 @@ impl Stage {
         self.project.entry("US-001")["passes"] == true
     }
 
-    /// What a person would type next.
+    /// The command that a user would type next.
     fn next(&self) -> Call<'_> {
         match self.run() {
             Some(run) if !self.book(&run).is_over() => self.project.call(["resume", &run, "--yes"]),
@@ -117,7 +117,8 @@ impl Stage {
         let until = Instant::now() + GUARD;
         while self.lines() < lines && is_alive(running.pid()) {
             assert!(Instant::now() < until, "it hangs");
-            thread::yield_now();
+            // Polls, because waiting in a loop without a pause would take a processor from the program.
+            thread::sleep(Duration::from_millis(1));
         }
         running.signal(Signal::KILL);
         running.finish().code == 128 + 9

@@ -74,7 +74,7 @@ fn takes(part: Part, place: u64, call: &str, nth: u64) -> bool {
 
 /// Kills at one system call, and says whether it came to that.
 fn aim(stage: &Stage, aimed: Inject, resumes: bool, runtime: &Handle, ends: &[Value]) -> bool {
-    // To go on, something must have been cut short.
+    // Only an interrupted run can be resumed, so a first kill interrupts it.
     let before = Inject { call: "fdatasync", nth: 3 + aimed.nth % 5 };
     let plan = if resumes { vec![before, aimed] } else { vec![aimed] };
     let wanted = plan.len() as u64;

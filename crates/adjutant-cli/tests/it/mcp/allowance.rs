@@ -1,4 +1,4 @@
-//! What clients may start unasked, how many runs they may have, and what becomes of them when their
+//! The auto-approval allowance of clients, the limit of their live runs, and what happens to runs when their
 //! server is gone.
 
 use std::fs;
@@ -38,7 +38,7 @@ fn is_waiting(data: &Value) -> bool {
 }
 
 #[test]
-fn worst_cases_add_up_over_servers_and_over_the_names_that_clients_give_themselves() {
+fn worst_cases_add_up_across_servers_and_client_names() {
     let rig = rig();
     let args = ["--approval", "auto-below 2.00", "--budget-usd", "1.00"];
     let mut one = named(&rig, "tester", &args);
@@ -56,7 +56,7 @@ fn worst_cases_add_up_over_servers_and_over_the_names_that_clients_give_themselv
 }
 
 #[test]
-fn calls_at_once_in_two_servers_cannot_both_take_the_last_dollar() {
+fn concurrent_calls_in_two_servers_cannot_both_take_the_last_dollar() {
     let rig = rig();
     let args = ["--approval", "auto-below 3.00", "--budget-usd", "1.00"];
     let mut servers = [named(&rig, "tester", &args), named(&rig, "tester", &args)];
@@ -75,20 +75,20 @@ fn calls_at_once_in_two_servers_cannot_both_take_the_last_dollar() {
 }
 
 #[test]
-fn what_a_run_did_not_spend_is_given_back() {
+fn unspent_money_of_a_run_returns_to_the_allowance() {
     let rig = rig();
     let mut client =
         named(&rig, "tester", &["--approval", "auto-below 1.00", "--budget-usd", "0.90"]);
     for nth in 0..4 {
         let data = client.data("Delegate", quick(nth));
         assert_eq!(data["state"], "completed", "{data}");
-        // Its process notes what it cost after the last word of the run.
+        // The process records the cost after the last event of the run.
         assert_eq!(rig.run(["wait", data["run"].as_str().unwrap()]).code, 0);
         wait_for_lines(&rig, 2 * (nth + 1));
     }
 }
 
-/// Waits until so many lines of what was spent are on disk.
+/// Waits until this many records of spending are on disk.
 fn wait_for_lines(rig: &Rig, lines: usize) {
     let start = std::time::Instant::now();
     loop {
@@ -102,7 +102,7 @@ fn wait_for_lines(rig: &Rig, lines: usize) {
 }
 
 #[test]
-fn the_policy_is_the_persons_own_file_and_a_flag_outweighs_it() {
+fn the_approval_mode_comes_from_the_user_s_config_and_a_flag_overrides_it() {
     let rig = rig();
     let config = rig.home().join(".config/adjutant");
     fs::create_dir_all(&config).unwrap();
@@ -117,7 +117,7 @@ fn the_policy_is_the_persons_own_file_and_a_flag_outweighs_it() {
     let mut client = named(&rig, "tester", &["--approval", "auto-below 5"]);
     assert_eq!(client.data("Delegate", task("a"))["state"], "completed");
 
-    // What starts unasked in a run of the person's own is nothing that a client may do.
+    // The auto-approval of the user's own runs does not apply to clients.
     fs::write(config.join("config.toml"), "[policy]\napprove_below_usd = 9.0\n").unwrap();
     let mut client = named(&rig, "tester", &[]);
     assert!(is_waiting(&client.data("Delegate", task("b"))));
@@ -130,7 +130,7 @@ fn the_policy_is_the_persons_own_file_and_a_flag_outweighs_it() {
 }
 
 #[test]
-fn a_client_has_no_more_live_runs_than_the_person_allows() {
+fn a_client_has_at_most_the_allowed_number_of_live_runs() {
     let rig = rig();
     let mut client = Client::allowed(&rig, &["--max-runs", "2"]);
     let first = client.data("delegate_start", slow(1));
@@ -151,7 +151,7 @@ fn a_client_has_no_more_live_runs_than_the_person_allows() {
 
 /// A run counts while it works, and not until its process has written transcripts and is gone.
 #[test]
-fn a_client_that_delegates_one_after_the_other_is_not_refused_at_a_limit_of_one() {
+fn a_client_that_delegates_sequentially_is_not_refused_at_a_limit_of_one() {
     let rig = rig();
     let mut client = Client::allowed(&rig, &["--max-runs", "1"]);
     for nth in 0..40 {
@@ -161,7 +161,7 @@ fn a_client_that_delegates_one_after_the_other_is_not_refused_at_a_limit_of_one(
 }
 
 #[test]
-fn runs_end_with_their_server_where_the_person_wants_that() {
+fn with_on_disconnect_cancel_runs_end_with_their_server() {
     for is_killed in [false, true] {
         let rig = rig();
         let mut client = Client::allowed(&rig, &["--on-disconnect", "cancel"]);
@@ -187,7 +187,7 @@ fn a_provider_that_does_not_answer_takes_nothing_from_the_daily_allowance() {
     for nth in 1..=2 {
         let answer = client.call("Delegate", quick(nth));
         assert_eq!(answer["structuredContent"]["state"], "failed", "{answer}");
-        // The worst case of the call, and what it came to.
+        // The worst case of the call, and its actual cost.
         wait_for_lines(&rig, 2 * nth);
     }
     clean(&rig);

@@ -15,7 +15,7 @@ fn tasks() -> Value {
     (0..8).map(|n| json!({ "label": format!("t{n}"), "prompt": "Look" })).collect()
 }
 
-/// A rig with a run of eight subagents that have much to say, a client, and the run.
+/// A rig with a run of eight subagents that write long reports, a client, and the run.
 fn long_run(words: usize) -> (Rig, Client, String) {
     let rig = Rig::new();
     let turn = json!({ "text": "all there is to say ".repeat(words) });
@@ -30,7 +30,7 @@ fn long_run(words: usize) -> (Rig, Client, String) {
     (rig, client, run)
 }
 
-/// Asks for things that take long and then for nothing at all, in one breath; returns what is answered
+/// Sends slow requests and a ping in one write; returns the id that is answered
 /// first.
 fn first_answer(client: &mut Client, asked: &[(&str, Value)]) -> Value {
     let mut lines = String::new();
@@ -47,7 +47,7 @@ fn first_answer(client: &mut Client, asked: &[(&str, Value)]) -> Value {
 }
 
 #[test]
-fn a_client_that_reads_much_does_not_delay_others() {
+fn slow_requests_do_not_delay_other_requests() {
     let (rig, mut client, run) = long_run(40_000);
     let status = client.data("delegate_status", json!({ "run": run }));
     let session = text(&status["runs"][0]["delegations"][7], "session_id");
@@ -76,9 +76,9 @@ fn a_client_that_reads_much_does_not_delay_others() {
     }
 }
 
-/// The journal is read for the run and for what was said in it, however many said something.
+/// The journal is read once for the run and once for its content, however many subagents there are.
 #[test]
-fn a_transcript_of_many_reads_the_journal_twice() {
+fn a_transcript_of_many_subagents_reads_the_journal_at_most_twice() {
     let (rig, mut client, run) = long_run(10_000);
     let journal = rig.run_folder(&run).join("journal.jsonl").metadata().unwrap().len();
     for rest in ["", "?offset=500000"] {

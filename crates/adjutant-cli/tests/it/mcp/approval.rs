@@ -1,4 +1,4 @@
-//! Approval through a client that can ask its person: yes, every way of saying no, and all that may
+//! Approval through a client that can ask the user: yes, every form of no, and everything that may
 //! happen in between.
 
 use std::fs;
@@ -15,7 +15,7 @@ fn rig() -> Rig {
     Rig::with_script(SCRIPT)
 }
 
-/// A client that can put a form to its person.
+/// A client that can show a form to the user.
 fn asking(rig: &Rig, args: &[&str], version: &str) -> Client {
     let mut client = Client::start(rig, args, &[]);
     client.initialize_with("tester", version, json!({ "elicitation": {} }));
@@ -35,9 +35,9 @@ fn has_begun(rig: &Rig, run: &str) -> bool {
     kinds(rig, run).iter().any(|kind| kind == "started")
 }
 
-/// Clients drop what does not grow.
+/// Clients drop progress values that do not grow.
 #[test]
-fn progress_grows_across_a_question() {
+fn progress_values_keep_growing_across_a_question() {
     let rig = rig();
     let mut client = asking(&rig, &[], "2025-11-25");
     let call = client.begin("Delegate", task("slow"));
@@ -114,7 +114,7 @@ fn anything_but_yes_is_a_no_and_a_repeated_call_asks_again() {
 
 /// Headless Claude Code says `cancel` after 12 ms, headless Codex `decline` after 1 ms; others accept everything.
 #[test]
-fn a_question_without_an_answer_stays_in_the_inbox_and_the_client_is_told() {
+fn an_unanswered_question_stays_in_the_inbox_and_the_client_is_informed() {
     let (patient, strict) = ("answer_min_ms=none", "answer_min_ms=600000");
     for (setting, answer) in [
         (patient, json!({ "action": "cancel" })),
@@ -141,7 +141,7 @@ fn a_question_without_an_answer_stays_in_the_inbox_and_the_client_is_told() {
         assert_eq!(listed["approvals"][0]["id"], id, "{listed}");
         let run = rig.only_run();
         assert!(!has_begun(&rig, &run) && !kinds(&rig, &run).contains(&"denied".to_owned()));
-        // The client is not asked again by an equal call: it is told the same.
+        // An equal call does not ask the client again; it gets the same answer.
         let again = client.data("Delegate", task("a"));
         assert_eq!((&again["run"], &again["repeated"]), (&json!(run), &json!(true)), "{again}");
         assert_eq!(again["state"], "awaiting_approval", "{again}");
@@ -149,7 +149,7 @@ fn a_question_without_an_answer_stays_in_the_inbox_and_the_client_is_told() {
     }
 }
 
-/// The client is not blamed for a run that does not take its answer.
+/// The error names the run that did not receive the answer, not the client.
 #[test]
 fn an_answer_that_does_not_reach_the_run_is_reported_with_the_reason() {
     let rig = rig();
@@ -179,7 +179,7 @@ fn holder_of(rig: &Rig, run: &str) -> Pid {
 }
 
 #[test]
-fn a_call_that_was_approved_counts_once_and_an_altered_one_asks_again() {
+fn an_approval_covers_one_call_and_an_altered_call_asks_again() {
     let rig = rig();
     let mut client = asking(&rig, &[], "2025-11-25");
     let call = client.begin("Delegate", task("a"));
@@ -201,7 +201,7 @@ fn a_call_that_was_approved_counts_once_and_an_altered_one_asks_again() {
     assert_eq!(client.answer(call)["result"]["isError"], true);
 }
 
-/// What a goal says is foreign text: it may not forge lines of the question.
+/// A goal is untrusted text: it must not forge lines of the question.
 #[test]
 fn a_goal_cannot_forge_the_question() {
     let rig = rig();
@@ -224,7 +224,7 @@ fn a_goal_cannot_forge_the_question() {
 }
 
 #[test]
-fn a_client_that_fails_to_ask_leaves_the_question_where_a_person_finds_it() {
+fn a_question_that_the_client_cannot_ask_stays_in_the_inbox() {
     let rig = rig();
     let mut client = asking(&rig, &[], "2025-11-25");
     let call = client.begin("Delegate", task("a"));
@@ -240,9 +240,9 @@ fn a_client_that_fails_to_ask_leaves_the_question_where_a_person_finds_it() {
     assert_eq!(rig.run(["cancel", data["run"].as_str().unwrap()]).code, 0);
 }
 
-/// A person who lets nothing start is not asked either, whatever the client can do.
+/// With `--approval deny` the user is not asked either, whatever the client supports.
 #[test]
-fn where_nothing_may_start_a_client_that_can_ask_is_refused_too() {
+fn with_approval_deny_a_client_that_can_ask_is_refused_too() {
     let rig = rig();
     for version in ["2025-06-18", "2025-11-25"] {
         let mut client = asking(&rig, &["--approval", "deny"], version);
@@ -252,9 +252,9 @@ fn where_nothing_may_start_a_client_that_can_ask_is_refused_too() {
     assert!(rig.runs().is_empty(), "{:?}", rig.runs());
 }
 
-/// A client may be told not to ask, whatever it can.
+/// `--ask-client false` disables asking, whatever the client supports.
 #[test]
-fn a_client_is_not_asked_where_the_person_does_not_want_that() {
+fn a_client_is_not_asked_if_asking_is_disabled_or_unsupported() {
     let rig = rig();
     for url_only in [false, true] {
         let args: &[&str] = if url_only { &[] } else { &["--ask-client", "false"] };
@@ -277,7 +277,7 @@ fn an_unanswered_question_returns_a_handle_and_waiting_asks_again() {
     assert_eq!(data["state"], "awaiting_approval", "{data}");
     let taken_back = client.asked("notifications/cancelled");
     assert_eq!(taken_back["params"]["requestId"], question["id"]);
-    // An answer to a question that was taken back approves nothing.
+    // An answer to a withdrawn question approves nothing.
     client.reply(&question, accept("start"));
     client.ping();
     let run = data["run"].as_str().unwrap();
@@ -292,7 +292,7 @@ fn an_unanswered_question_returns_a_handle_and_waiting_asks_again() {
 
 /// A question goes to the client of the call: other clients cannot answer it.
 #[test]
-fn questions_about_runs_of_other_clients_are_not_asked_here() {
+fn a_question_is_asked_only_through_the_client_of_its_call() {
     let rig = rig();
     let mut first = Client::start(&rig, &[], &[]);
     first.initialize_with("first", "2025-11-25", json!({}));
@@ -302,7 +302,7 @@ fn questions_about_runs_of_other_clients_are_not_asked_here() {
     let told = other.data("delegate_wait", json!({ "run": run }));
     assert_eq!(told["state"], "awaiting_approval", "{told}");
     assert!(!has_begun(&rig, &run));
-    // An equal call of its own is its own affair.
+    // An equal call of this client asks its own question.
     let call = other.begin("Delegate", task("a"));
     let question = other.asked(QUESTION);
     other.reply(&question, accept("start"));
@@ -311,7 +311,7 @@ fn questions_about_runs_of_other_clients_are_not_asked_here() {
 }
 
 #[test]
-fn equal_calls_at_once_are_one_question() {
+fn concurrent_equal_calls_ask_one_question() {
     let rig = rig();
     let mut client = asking(&rig, &[], "2025-11-25");
     let call = client.begin("delegate_start", task("a"));
@@ -387,7 +387,7 @@ fn no_tool_can_approve_or_widen_anything() {
         let answer = client.request(method, json!({ "id": id, "answer": "start" }));
         assert!(answer["error"].is_object(), "{answer}");
     }
-    // An answer to nothing that was asked.
+    // An answer without a question.
     client.send(&json!({ "jsonrpc": "2.0", "id": 0, "result": accept("start") }));
     client.ping();
     let run = run.as_str().unwrap();

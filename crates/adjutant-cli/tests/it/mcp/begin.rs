@@ -37,7 +37,7 @@ pub(crate) fn kill(pid: u32) {
     kill_process(pid, Signal::KILL).unwrap();
 }
 
-/// The process that carries a run.
+/// The process of a run.
 pub(crate) fn carrier(rig: &Rig, run: &str) -> u32 {
     let lock = fs::read_to_string(rig.run_folder(run).join("lock")).unwrap();
     let lock: Value = serde_json::from_str(&lock).unwrap();
@@ -66,7 +66,7 @@ fn a_client_that_disconnects_after_its_call_finds_the_started_run() {
 }
 
 #[test]
-fn more_tasks_than_a_call_may_bring_are_refused_by_the_limit_and_begin_nothing() {
+fn a_call_with_too_many_tasks_is_refused_and_starts_nothing() {
     let rig = rig();
     let task = |nth| json!({ "label": format!("task {nth}"), "prompt": "Look around" });
     let tasks: Vec<Value> = (1..=9).map(task).collect();
@@ -130,7 +130,7 @@ pub(crate) fn answer_over_stdio(mut group: ProcessGroup) -> Option<Value> {
 }
 
 #[test]
-fn a_server_killed_at_any_step_of_a_call_leaves_one_run_and_the_call_finds_it() {
+fn a_server_killed_at_any_step_of_a_call_leaves_one_run_that_an_equal_call_finds() {
     if !has_strace() {
         return;
     }
@@ -171,7 +171,7 @@ fn post(address: &str, session: &str, message: &Value) -> String {
 
 /// Says whether a server over HTTP was killed before it answered the call.
 fn dies_over_http(rig: &Rig, call: &str, nth: u64) -> bool {
-    // One that is not killed ends with its process group.
+    // A server that is not killed ends with its process group.
     let mut group = doomed(rig, call, nth, &["--http", "127.0.0.1:0"]);
     let server = &mut group.0;
     let mut line = String::new();
@@ -196,7 +196,7 @@ fn dies_over_http(rig: &Rig, call: &str, nth: u64) -> bool {
 }
 
 #[test]
-fn over_http_the_run_is_its_owners_whenever_the_server_was_killed() {
+fn over_http_a_run_keeps_its_owner_after_a_kill_at_any_step() {
     if !has_strace() {
         return;
     }
@@ -224,7 +224,7 @@ fn over_http_the_run_is_its_owners_whenever_the_server_was_killed() {
 
 /// The first event carries the goal, and a goal may be longer than a pipe.
 #[test]
-fn a_command_of_a_hundred_thousand_characters_begins_one_run_and_is_answered() {
+fn a_command_of_a_hundred_thousand_characters_starts_one_run_and_is_answered() {
     let rig = Rig::with_script(&format!("price = {{ input = 1.0, output = 1.0 }}\n{COMMANDS}"));
     assert_eq!(rig.run(["run", "/task \"Add JWT\""]).code, 0);
     let mut client = Client::allowed(&rig, &[]);
@@ -289,7 +289,7 @@ fn a_call_cancelled_while_its_run_starts_cancels_the_run() {
 }
 
 #[test]
-fn a_run_whose_process_was_killed_is_not_begun_again() {
+fn an_equal_call_after_a_kill_starts_no_second_run() {
     let rig = rig();
     let mut client = Client::allowed(&rig, &[]);
     let call = client.begin("Delegate", task("slow"));
@@ -308,7 +308,7 @@ fn a_run_whose_process_was_killed_is_not_begun_again() {
 }
 
 #[test]
-fn a_call_on_other_terms_is_another_call() {
+fn a_call_with_other_limits_starts_another_run() {
     let rig = rig();
     let on = |args: &[&str]| Client::allowed(&rig, args).data("Delegate", task("quick"));
     let first = on(&["--budget-usd", "1"]);
@@ -325,7 +325,7 @@ fn a_call_on_other_terms_is_another_call() {
 }
 
 #[test]
-fn a_damaged_registry_refuses_new_runs_naming_the_line_and_leaves_the_others_alone() {
+fn a_damaged_registry_refuses_new_runs_naming_the_line_and_other_runs_continue() {
     let rig = rig();
     let mut client = Client::allowed(&rig, &[]);
     let ended = text(&client.data("Delegate", task("quick")), "run");

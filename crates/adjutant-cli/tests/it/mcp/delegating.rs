@@ -1,4 +1,4 @@
-//! The MCP server as clients meet it: delegating, waiting, taking back, and what outlives whom.
+//! The MCP server for its clients: delegating, waiting, cancelling, and what survives the end of a client or server.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ fn clean(rig: &Rig) {
 }
 
 #[test]
-fn the_version_is_negotiated_and_never_one_that_the_server_has_not() {
+fn the_negotiated_version_is_always_one_that_the_server_supports() {
     let rig = rig();
     for (asked, given) in [
         ("2025-06-18", "2025-06-18"),
@@ -55,11 +55,14 @@ fn the_tools_are_listed_with_their_schemas() {
         [
             "Delegate",
             "delegate_start",
+            "delegate_write",
             "delegate_command",
             "delegate_story",
             "delegate_wait",
             "delegate_status",
             "delegate_result",
+            "delegate_diff",
+            "delegate_merge",
             "delegate_cancel",
             "validate_return"
         ]
@@ -69,16 +72,16 @@ fn the_tools_are_listed_with_their_schemas() {
         assert_eq!(tool["outputSchema"]["type"], "object", "{tool}");
         assert!(tool["annotations"]["readOnlyHint"].is_boolean(), "{tool}");
     }
-    assert_eq!(list[7]["annotations"]["destructiveHint"], true);
+    assert_eq!(list[10]["annotations"]["destructiveHint"], true);
 }
 
 #[test]
-fn a_call_is_answered_with_its_reports_and_an_equal_one_begins_nothing() {
+fn a_call_is_answered_with_its_reports_and_an_equal_call_starts_nothing() {
     let rig = rig();
     let mut client = Client::allowed(&rig, &[]);
     let result = client.call("Delegate", task("a"));
     let data = &result["structuredContent"];
-    // Some clients hand their model nothing but this.
+    // Some clients pass only this text to their model.
     assert!(text(data, "note").contains("data, not instructions"), "{data}");
     assert_eq!((&data["done"], &data["state"]), (&json!(true), &json!("completed")), "{result}");
     assert_eq!(data["results"]["results"][0]["report"], "quick answer");
@@ -105,7 +108,7 @@ fn a_call_is_answered_with_its_reports_and_an_equal_one_begins_nothing() {
 }
 
 #[test]
-fn equal_calls_at_once_begin_one_run() {
+fn concurrent_equal_calls_start_one_run() {
     let rig = rig();
     let mut client = Client::allowed(&rig, &[]);
     let calls: Vec<i64> = (0..20).map(|_| client.begin("delegate_start", task("a"))).collect();
@@ -116,7 +119,7 @@ fn equal_calls_at_once_begin_one_run() {
 }
 
 #[test]
-fn a_call_that_takes_too_long_is_answered_with_what_is_done_and_a_handle() {
+fn a_call_that_takes_too_long_is_answered_with_partial_results_and_a_handle() {
     let rig = rig();
     let mut client = Client::allowed(&rig, &["--detach-after", "2"]);
     let tasks = json!({ "tasks": [
@@ -157,7 +160,7 @@ fn a_call_that_takes_too_long_is_answered_with_what_is_done_and_a_handle() {
 
 /// An unknown client, whose timeout is not known.
 #[test]
-fn a_client_that_gives_up_after_half_a_minute_gets_a_handle_in_time_and_later_the_result() {
+fn an_unknown_client_gets_a_handle_within_half_a_minute_and_later_the_result() {
     let rig = rig();
     let mut client = Client::allowed(&rig, &[]);
     let asked = Instant::now();
@@ -202,7 +205,7 @@ fn a_wait_ends_when_the_process_of_the_run_is_killed() {
     assert!(killed.elapsed() < Duration::from_secs(10), "{:?}", killed.elapsed());
 }
 
-/// The process that carries a run, as its lock names it.
+/// The process of a run, by its lock.
 fn lock_pid(rig: &Rig, run: &str) -> rustix::process::Pid {
     let lock = fs::read_to_string(rig.run_folder(run).join("lock")).unwrap();
     let holder: Value = serde_json::from_str(&lock).unwrap();
@@ -211,7 +214,7 @@ fn lock_pid(rig: &Rig, run: &str) -> rustix::process::Pid {
 }
 
 #[test]
-fn a_client_that_leaves_is_answered_with_the_handle_and_the_run_goes_on() {
+fn a_client_that_disconnects_gets_the_handle_and_the_run_continues() {
     let rig = rig();
     let mut client = Client::allowed(&rig, &[]);
     let call = client.begin("Delegate", task("slow"));
@@ -228,11 +231,11 @@ fn a_client_that_leaves_is_answered_with_the_handle_and_the_run_goes_on() {
 }
 
 #[test]
-fn a_call_that_is_taken_back_ends_its_run() {
+fn cancelling_a_call_ends_its_run() {
     let rig = rig();
     let mut client = Client::allowed(&rig, &[]);
     let call = client.begin("Delegate", task("slow"));
-    // Its note is taken, so that nothing is under way that could come late.
+    // Waits for the note, so that no model reply is in flight.
     while !text(&client.progress(call), "message").contains("thinking (in=") {}
     let params = json!({ "requestId": call, "reason": "the person pressed escape" });
     let method = "notifications/cancelled";
@@ -249,7 +252,7 @@ fn a_call_that_is_taken_back_ends_its_run() {
 }
 
 #[test]
-fn a_wait_that_is_taken_back_ends_nothing_but_the_wait() {
+fn cancelling_a_wait_does_not_end_the_run() {
     let rig = rig();
     let mut client = Client::allowed(&rig, &[]);
     let run = json!({ "run": client.data("delegate_start", task("soon"))["run"] });
@@ -267,7 +270,7 @@ fn take_back(client: &mut Client, call: i64) {
 
 /// A call that joined a run cannot cancel it, and neither can the call that started it while others wait.
 #[test]
-fn a_call_that_is_taken_back_ends_no_run_that_another_server_waits_for() {
+fn cancelling_a_call_ends_no_run_that_another_server_waits_for() {
     let rig = rig();
     let (mut first, mut second) = (Client::allowed(&rig, &[]), Client::allowed(&rig, &[]));
     let began = first.begin("Delegate", task("slow"));
@@ -284,7 +287,7 @@ fn a_call_that_is_taken_back_ends_no_run_that_another_server_waits_for() {
 }
 
 #[test]
-fn a_start_that_is_taken_back_while_it_begins_ends_what_it_began() {
+fn cancelling_a_start_in_progress_ends_the_started_run() {
     let rig = rig();
     let mut client = Client::allowed(&rig, &[]);
     let call = client.begin("delegate_start", task("slow"));
@@ -301,7 +304,7 @@ fn a_start_that_is_taken_back_while_it_begins_ends_what_it_began() {
 }
 
 #[test]
-fn a_run_that_was_cancelled_answers_no_equal_call() {
+fn an_equal_call_does_not_get_the_result_of_a_cancelled_run() {
     let rig = rig();
     let mut client = Client::allowed(&rig, &[]);
     let run = text(&client.data("delegate_start", task("slow")), "run");
@@ -315,7 +318,7 @@ fn a_run_that_was_cancelled_answers_no_equal_call() {
 }
 
 #[test]
-fn a_wait_is_never_longer_than_the_client_waits() {
+fn a_wait_ends_before_the_client_times_out() {
     let rig = rig();
     let mut client = Client::allowed(&rig, &["--detach-after", "1"]);
     let run = client.data("delegate_start", task("slow"))["run"].clone();
@@ -326,15 +329,15 @@ fn a_wait_is_never_longer_than_the_client_waits() {
     clean(&rig);
 }
 
-/// Clients take a long silence for a server that hangs, and much talk for progress.
+/// Clients time out after a long silence, so progress is sent even if nothing changes.
 #[test]
-fn progress_comes_now_and_then_though_nothing_happens() {
+fn progress_is_sent_regularly_even_if_nothing_changes() {
     let rig = rig();
     let mut client = Client::allowed(&rig, &[]);
     let call = client.begin("Delegate", task("slow"));
     let mut last = client.progress(call);
     let mut silences = Vec::new();
-    // The first messages follow what happens; after that nothing does.
+    // The first messages report events; after that nothing happens.
     for _ in 0..3 {
         let asked = Instant::now();
         let next = client.progress(call);
@@ -348,7 +351,7 @@ fn progress_comes_now_and_then_though_nothing_happens() {
 }
 
 #[test]
-fn a_client_that_only_lost_patience_finds_its_run_again() {
+fn a_client_that_timed_out_finds_its_run_again() {
     let rig = rig();
     let mut client = Client::allowed(&rig, &["--detach-after", "2"]);
     let call = client.begin("Delegate", task("slow"));
@@ -362,7 +365,7 @@ fn a_client_that_only_lost_patience_finds_its_run_again() {
 }
 
 #[test]
-fn a_project_cannot_allow_what_a_person_must() {
+fn a_project_file_cannot_enable_auto_approval() {
     let rig = rig();
     for config in ["[policy]\napprove_below_usd = 5.0\n", "[mcp]\napproval = \"auto-below 5\"\n"] {
         rig.write(".adjutant/config.toml", config);
@@ -373,7 +376,7 @@ fn a_project_cannot_allow_what_a_person_must() {
 }
 
 #[test]
-fn nothing_is_delegated_under_bounds_that_are_not_understood() {
+fn an_invalid_context_variable_prevents_every_delegation() {
     let rig = rig();
     let env = [("ADJUTANT_CONTEXT", "anything")];
     let mut client = Client::start(&rig, &["--approve-below", "10"], &env);
@@ -386,7 +389,7 @@ fn nothing_is_delegated_under_bounds_that_are_not_understood() {
 }
 
 #[test]
-fn the_runs_of_other_trees_are_not_seen() {
+fn the_runs_of_other_work_trees_are_not_visible() {
     let rig = rig();
     let mut client = Client::allowed(&rig, &[]);
     let run = text(&client.data("Delegate", task("a")), "run");
@@ -410,7 +413,7 @@ fn the_runs_of_other_trees_are_not_seen() {
 }
 
 #[test]
-fn a_return_is_judged_as_the_command_judges_it() {
+fn validate_return_gives_the_same_verdict_as_the_validate_command() {
     let rig = rig();
     let mut client = Client::allowed(&rig, &[]);
     let returned = json!({ "status": "completed", "summary": "Done. All of it." });
@@ -420,9 +423,9 @@ fn a_return_is_judged_as_the_command_judges_it() {
     }
 }
 
-/// The call is the same, but what it names is not.
+/// The call is the same, but a context file has changed.
 #[test]
-fn an_equal_call_is_asked_anew_once_its_context_has_changed() {
+fn an_equal_call_starts_a_new_run_after_its_context_files_changed() {
     let rig = Rig::with_script(SCRIPT);
     let file = rig.write("notes.md", "one");
     let time = file.metadata().unwrap().modified().unwrap();
@@ -432,7 +435,7 @@ fn an_equal_call_is_asked_anew_once_its_context_has_changed() {
     let first = client.data("Delegate", call.clone());
     let again = client.data("Delegate", call.clone());
     assert_eq!((&again["run"], &again["repeated"]), (&first["run"], &json!(true)), "{again}");
-    // As long as before and, by its time, as old.
+    // Same length and same modification time as before.
     std::fs::write(&file, "two").unwrap();
     std::fs::File::options().write(true).open(&file).unwrap().set_modified(time).unwrap();
     let changed = client.data("Delegate", call.clone());
@@ -442,9 +445,9 @@ fn an_equal_call_is_asked_anew_once_its_context_has_changed() {
     assert_eq!(rig.runs().len(), 3);
 }
 
-/// What is refused says why, and what there is instead.
+/// A refusal says why and names the alternatives.
 #[test]
-fn small_things_are_refused_in_words() {
+fn invalid_requests_are_refused_with_a_reason() {
     let rig = Rig::with_script(SCRIPT);
     let mut client = Client::allowed(&rig, &[]);
     client.data("Delegate", task("a"));

@@ -12,7 +12,7 @@ fn rig() -> Rig {
     Rig::with_script(SCRIPT)
 }
 
-/// Parameters that say who asks, in which version.
+/// Adds the client name and protocol version to parameters.
 fn inline(version: &str, mut params: Value) -> Value {
     params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": version,
@@ -27,7 +27,7 @@ fn delegate(arguments: &Value) -> Value {
     json!({ "name": "Delegate", "arguments": arguments })
 }
 
-/// Posts a request of the new era as its clients do, with what is in it named in headers too.
+/// Posts a request of the new era like its clients, with method and name repeated in headers.
 fn post(host: &Host, version: &str, method: &str, params: &Value) -> Answer {
     let name = params["name"].as_str().unwrap_or_default();
     let headers = [("MCP-Protocol-Version", version), ("Mcp-Method", method), ("Mcp-Name", name)];
@@ -45,7 +45,7 @@ fn assert_unsupported(answer: &Value, asked: &str) {
     assert!(answer["error"]["data"]["supported"].as_array().unwrap().contains(&json!(NEW)));
 }
 
-/// A version that is agreed on by a handshake cannot be named in its place.
+/// A version that is negotiated by a handshake cannot be named in a request instead.
 #[test]
 fn an_older_version_in_a_request_is_not_a_handshake() {
     let rig = rig();
@@ -73,7 +73,7 @@ fn without_a_handshake_each_request_says_its_version_and_is_answered() {
     let result = client.answer(call)["result"].clone();
     assert_eq!(result["structuredContent"]["state"], "completed", "{result}");
 
-    // What it does not say it is not taken to mean.
+    // Missing capabilities are not assumed.
     let silent = client.request("tools/list", json!({}));
     assert_eq!(silent["error"]["code"], -32602, "{silent}");
     let gone = client.request("ping", inline(NEW, json!({})));
@@ -92,7 +92,10 @@ fn without_a_handshake_a_call_can_still_be_cancelled() {
     let params = json!({ "requestId": call, "reason": "escape" });
     let method = "notifications/cancelled";
     client.send(&json!({ "jsonrpc": "2.0", "method": method, "params": params }));
-    let wait = json!({ "name": "delegate_wait", "arguments": { "run": rig.only_run() } });
+    // Not through the server, where a waiting call would keep the run alive.
+    let run = rig.only_run();
+    assert_ne!(rig.run(["wait", &run, "--timeout", "20"]).code, 124);
+    let wait = json!({ "name": "delegate_wait", "arguments": { "run": run } });
     let ended = client.request("tools/call", inline(NEW, wait));
     assert_eq!(ended["result"]["structuredContent"]["state"], "cancelled", "{ended}");
 }
@@ -105,7 +108,7 @@ fn an_unsupported_version_is_refused_with_the_supported_ones() {
         let answer = client.request("tools/call", inline(asked, delegate(&task("a"))));
         assert_unsupported(&answer, asked);
     }
-    // The word of one who was refused breaks nothing, and either era can still be chosen.
+    // A refused request changes nothing, and either era can still be chosen.
     client.send(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 1 } }));
     let mut half = inline(NEW, delegate(&task("a")));
     half["_meta"].as_object_mut().unwrap().remove("io.modelcontextprotocol/clientCapabilities");
@@ -135,7 +138,7 @@ fn over_http_each_request_says_its_version_and_needs_no_session() {
 }
 
 #[test]
-fn over_http_what_contradicts_itself_is_refused() {
+fn over_http_contradicting_headers_are_refused() {
     let rig = rig();
     let host = Host::start(&rig, &[]);
     let params = inline(NEW, delegate(&task("a")));
@@ -187,7 +190,7 @@ fn over_http_the_version_of_a_session_is_negotiated() {
 /// A stream that is closed takes the call back in this era. The work is kept all the same: a client
 /// that dies, or waits no longer, closes it too.
 #[test]
-fn over_http_a_call_whose_stream_is_closed_leaves_its_run() {
+fn over_http_a_run_survives_the_closed_stream_of_its_call() {
     let rig = rig();
     let host = Host::start(&rig, &[]);
     let mut answer = post(&host, NEW, "tools/call", &inline(NEW, delegate(&task("soon"))));
@@ -199,7 +202,7 @@ fn over_http_a_call_whose_stream_is_closed_leaves_its_run() {
     assert_eq!(rig.runs().len(), 1);
 }
 
-/// Parameters of a client that knows tasks, and can do these things beside.
+/// Parameters of a client that supports tasks and these other capabilities.
 fn knowing(mut params: Value, mut can: Value) -> Value {
     params = inline(NEW, params);
     can["extensions"] = json!({ "io.modelcontextprotocol/tasks": {} });
@@ -207,9 +210,9 @@ fn knowing(mut params: Value, mut can: Value) -> Value {
     params
 }
 
-/// The form is that of the call, also for a server that did not hear it; a session is no task.
+/// The format is that of the call, also for a server that did not receive it. A session id is not a task id.
 #[test]
-fn a_task_comes_back_in_the_form_of_its_call() {
+fn a_task_result_has_the_format_that_its_call_requested() {
     let rig = rig();
     let mut client = Client::start(&rig, &["--approve-below", "10"], &[]);
     let mut call = task("soon");
@@ -233,9 +236,9 @@ fn a_task_comes_back_in_the_form_of_its_call() {
     }
 }
 
-/// A question that comes up in the course of a task is put by it, to those who can ask a person.
+/// A task forwards a question of its run to clients that can ask the user.
 #[test]
-fn a_task_asks_what_its_run_asks() {
+fn a_task_forwards_the_questions_of_its_run() {
     let rig = rig();
     let mut client = Client::start(&rig, &[], &[]);
     let begin = json!({ "name": "delegate_start", "arguments": task("a") });
@@ -274,7 +277,7 @@ fn a_task_asks_what_its_run_asks() {
 }
 
 #[test]
-fn a_task_whose_question_no_person_answered_says_where_it_waits() {
+fn a_task_with_an_unanswered_question_says_how_to_answer_it() {
     for (setting, answer) in [
         ("answer_min_ms=none", json!({ "action": "cancel" })),
         ("answer_min_ms=600000", json!({ "action": "accept", "content": { "answer": "start" } })),
@@ -298,9 +301,9 @@ fn a_task_whose_question_no_person_answered_says_where_it_waits() {
     }
 }
 
-/// A call of a client that knows tasks is answered at once; the task is the run.
+/// A call of a client that supports tasks returns a task at once; the task is the run.
 #[test]
-fn a_client_that_knows_tasks_is_handed_one_and_asks_for_it() {
+fn a_client_that_supports_tasks_gets_one_and_polls_it() {
     let rig = rig();
     let mut client = Client::start(&rig, &["--approve-below", "10"], &[]);
     let able = json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } });
@@ -350,7 +353,7 @@ fn a_client_that_knows_tasks_is_handed_one_and_asks_for_it() {
         let answer = client.request("tasks/get", knowing(json!({ "taskId": unknown })));
         assert_eq!(answer["error"]["code"], -32602, "{answer}");
     }
-    // Who does not know tasks is answered as ever.
+    // A client without task support gets the usual answer.
     let plain = client.request("tools/call", inline(NEW, delegate(&task("soon"))));
     assert_eq!(plain["result"]["structuredContent"]["repeated"], true, "{plain}");
 }

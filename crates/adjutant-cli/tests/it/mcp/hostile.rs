@@ -1,4 +1,4 @@
-//! Clients that mean no good: the server answers, or says nothing, and lives.
+//! Hostile clients: the server answers or stays silent, and survives.
 
 use std::io::Write;
 use std::process::ChildStdin;
@@ -58,7 +58,7 @@ fn an_invalid_message_is_answered_and_the_next_one_is_read() {
 }
 
 #[test]
-fn a_line_without_end_takes_no_memory() {
+fn an_endless_line_does_not_fill_memory() {
     let rig = rig();
     let mut client = Client::allowed(&rig, &[]);
     let before = client.peak_kib();
@@ -74,7 +74,7 @@ fn a_line_without_end_takes_no_memory() {
 }
 
 #[test]
-fn nothing_is_done_before_the_handshake_and_the_handshake_still_works() {
+fn requests_before_the_handshake_are_refused_and_the_handshake_still_works() {
     let rig = rig();
     let mut client = Client::start(&rig, &["--approve-below", "10"], &[]);
     client.ping();
@@ -97,7 +97,7 @@ fn nothing_is_done_before_the_handshake_and_the_handshake_still_works() {
 }
 
 #[test]
-fn wrong_requests_are_errors_and_begin_nothing() {
+fn wrong_requests_are_errors_and_start_nothing() {
     let rig = rig();
     let mut client = Client::allowed(&rig, &[]);
     for (method, params) in [
@@ -117,7 +117,7 @@ fn wrong_requests_are_errors_and_begin_nothing() {
 }
 
 #[test]
-fn wrong_arguments_are_told_to_the_model_and_begin_nothing() {
+fn wrong_arguments_are_reported_to_the_model_and_start_nothing() {
     let rig = rig();
     let mut client = Client::allowed(&rig, &[]);
     let nine: Vec<Value> =
@@ -182,7 +182,7 @@ fn duplicate_ids_and_unknown_cancellations_are_harmless() {
     client.ping();
 }
 
-/// Writes what the server takes of a line again and again; returns how often, once it takes no more.
+/// Writes a line repeatedly until the server stops reading; returns how often.
 fn write_until_full(stdin: &mut ChildStdin, line: &str) -> usize {
     assert!(line.len() < 4096, "a pipe takes that much whole, or nothing");
     for count in 0.. {
@@ -236,7 +236,7 @@ fn an_id_that_is_too_long_is_refused() {
 }
 
 #[test]
-fn more_calls_than_may_wait_are_refused_and_the_others_can_be_ended() {
+fn calls_beyond_the_waiting_limit_are_refused_and_waiting_ones_can_be_cancelled() {
     let rig = rig();
     let mut client = Client::allowed(&rig, &["--detach-after", "600"]);
     let run = client.data("delegate_start", task("slow"))["run"].clone();
@@ -274,7 +274,7 @@ fn a_thousand_calls_at_once_are_all_answered() {
     client.ping();
 }
 
-/// A model that is a file is a person's to choose: not even whether there is one is told.
+/// Only the user may choose a script file as model; the error does not reveal whether the file exists.
 #[test]
 fn a_task_cannot_name_a_file_as_its_model() {
     let rig = Rig::with_script(SCRIPT);

@@ -25,7 +25,7 @@ fn ping() -> Value {
 }
 
 #[test]
-fn a_client_delegates_and_has_the_answer_with_progress_before_it() {
+fn a_client_gets_progress_and_then_the_answer() {
     let rig = rig();
     let host = Host::start(&rig, &[]);
     assert_eq!(host.said, "", "who chose the token is not shown it");
@@ -45,7 +45,7 @@ fn a_client_delegates_and_has_the_answer_with_progress_before_it() {
 }
 
 #[test]
-fn only_addresses_of_this_machine_are_served() {
+fn the_server_listens_only_on_loopback_addresses() {
     let rig = rig();
     for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0", "[::ffff:127.0.0.1]:0"] {
         let out = rig.run(["mcp", "--http", address, "--model", rig.model()]);
@@ -71,7 +71,7 @@ fn only_addresses_of_this_machine_are_served() {
 }
 
 #[test]
-fn a_token_is_made_and_shown_once_and_nothing_is_heard_without_it() {
+fn a_token_is_generated_and_shown_once_and_required_for_every_request() {
     let rig = rig();
     let host = Host::start_with(&rig, &[], None);
     let token = host.said.split("Bearer ").nth(1).unwrap().trim().to_owned();
@@ -141,7 +141,7 @@ fn a_body_may_have_exactly_the_limit_and_no_byte_more() {
     };
     assert_eq!(padded(4 << 20).result(9), json!({}));
     assert_eq!(padded((4 << 20) + 1).status, 413);
-    // A body that does not say how long it is, and has no end.
+    // A body without a length and without an end.
     let mut stream = host.connect();
     let head = format!(
         "POST /mcp HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {TOKEN}\r\nAccept: */*\r\n\
@@ -155,7 +155,7 @@ fn a_body_may_have_exactly_the_limit_and_no_byte_more() {
     assert_eq!(client.post(&ping()).result(9), json!({}), "it lives");
 }
 
-/// Without the token nothing of a body is waited for.
+/// Without the token the server does not wait for a body.
 #[test]
 fn unauthenticated_requests_are_rejected_by_their_headers_and_slow_ones_disconnected() {
     let rig = rig();
@@ -173,7 +173,7 @@ fn unauthenticated_requests_are_rejected_by_their_headers_and_slow_ones_disconne
     assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
 }
 
-/// Says who one is and waits until that is heard; the connection stays.
+/// Authenticates and waits until the server has read it; the connection stays open.
 fn shows_the_token(host: &Host, stream: &mut std::net::TcpStream) -> String {
     let head = format!(
         "PUT /mcp HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {TOKEN}\r\n\r\n",
@@ -224,7 +224,7 @@ fn unauthenticated_connections_take_no_slots_of_clients() {
 }
 
 #[test]
-fn an_id_that_is_in_use_is_refused_and_each_has_the_answer_that_is_its_own() {
+fn a_request_id_in_use_is_refused_and_each_request_gets_its_own_answer() {
     let rig = rig();
     let host = Host::start(&rig, &[]);
     let client = host.session("tester", VERSION);
@@ -238,7 +238,7 @@ fn an_id_that_is_in_use_is_refused_and_each_has_the_answer_that_is_its_own() {
     assert_eq!(again.result(77)["structuredContent"]["state"], "completed", "it is free again");
 }
 
-/// A call whose client has gone waits on, and holds files open: there are only so many of them.
+/// A call whose client disconnected keeps waiting and holds files open, so their number is limited.
 #[test]
 fn aborted_calls_are_limited_and_the_server_continues() {
     let rig = rig();
@@ -321,9 +321,9 @@ fn a_closed_terminal_ends_the_server_like_other_signals() {
     assert_eq!(rig.run(["cancel", &rig.only_run()]).code, 0);
 }
 
-/// Two clients use the same ids for their requests; neither's word reaches the other's call.
+/// Two clients use the same request ids; neither can affect the calls of the other.
 #[test]
-fn two_clients_at_once_do_not_get_into_each_others_way() {
+fn two_concurrent_clients_do_not_interfere() {
     let rig = rig();
     let host = Host::start(&rig, &[]);
     let (one, two) = (host.session("one", VERSION), host.session("two", VERSION));
@@ -355,7 +355,7 @@ fn a_broken_stream_is_resumed_with_the_answer_sent_in_between() {
     assert_eq!(answer.message()["method"], "notifications/progress");
     let last = answer.last.clone();
     drop(answer);
-    // While the run still goes on, and after it has ended.
+    // While the run is live, and after it has ended.
     assert_eq!(client.resume(&last).result(5)["structuredContent"]["state"], "completed");
     assert_eq!(client.resume(&last).result(5)["structuredContent"]["state"], "completed");
     let again = client.data("Delegate", &task("soon"));
@@ -367,7 +367,7 @@ fn a_broken_stream_is_resumed_with_the_answer_sent_in_between() {
 }
 
 #[test]
-fn runs_belong_to_the_token_they_were_begun_with() {
+fn runs_belong_to_the_token_that_started_them() {
     let rig = rig();
     let host = Host::start(&rig, &[]);
     let client = host.session("tester", VERSION);
@@ -413,7 +413,7 @@ fn runs_belong_to_the_token_they_were_begun_with() {
     assert_eq!(listed["runs"].as_array().unwrap().len(), 1, "{listed}");
     let said = client.failure("delegate_status", &json!({ "run": theirs["run"] }));
     assert!(said.contains("in this tree"), "{said}");
-    // On standard input and output the tree is the bound.
+    // Over standard input and output the runs of the work tree are visible.
     let mut local = Client::allowed(&rig, &[]);
     assert_eq!(local.data("delegate_wait", json!({ "run": run }))["state"], "completed");
 }
@@ -435,9 +435,9 @@ fn a_server_that_shuts_down_answers_waiting_calls_and_the_run_continues() {
     let _ = rig.run(["cancel", &run]);
 }
 
-/// The process of a run, and what that starts, must not be able to begin others.
+/// The process of a run and its children must not be able to start other runs.
 #[test]
-fn a_run_does_not_have_the_token() {
+fn the_process_of_a_run_does_not_inherit_the_token() {
     let rig = rig();
     let host = Host::start(&rig, &[]);
     let client = host.session("tester", VERSION);
@@ -500,7 +500,7 @@ fn an_invalid_message_is_answered_and_the_next_one_is_read() {
     assert!(rig.runs().is_empty(), "{:?}", rig.runs());
 }
 
-/// Each call that waits holds a connection; the server must not grow with them as if it held more.
+/// Each waiting call holds a connection; the memory of the server must not grow by more than that.
 #[test]
 fn a_hundred_clients_wait_at_once_and_all_are_answered() {
     let rig = rig();

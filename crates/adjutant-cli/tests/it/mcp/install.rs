@@ -1,4 +1,4 @@
-//! The server in the configurations of clients: added once, with everything else as it was.
+//! The server in the configurations of clients: added once, with everything else unchanged.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::support::rig::{BINARY, Rig};
 
-/// A client, the name of its servers' section, its file in a project and in the person's home.
+/// A client, the name of its servers' section, its file in a project and in the user's home.
 const CLIENTS: [(&str, &str, &str, &str); 6] = [
     ("claude", "mcpServers", ".mcp.json", ".claude.json"),
     ("codex", "mcp_servers", ".codex/config.toml", ".codex/config.toml"),
@@ -49,7 +49,7 @@ fn command(entry: &Value) -> Vec<String> {
 }
 
 #[test]
-fn every_client_gets_an_entry_that_starts_this_program_and_gets_it_once() {
+fn install_adds_one_entry_that_starts_this_program_for_every_client() {
     for (client, ..) in CLIENTS {
         for scope in ["project", "user"] {
             let rig = Rig::new();
@@ -74,7 +74,7 @@ fn every_client_gets_an_entry_that_starts_this_program_and_gets_it_once() {
     }
 }
 
-/// Configurations as people keep them, with what else stands in them.
+/// Typical configurations with other content.
 fn lived_in(client: &str, section: &str) -> String {
     if client == "codex" {
         return format!(
@@ -104,7 +104,7 @@ fn install_keeps_the_rest_of_the_file_and_makes_a_backup() {
         let mut wanted = read(client, &old);
         wanted[section]["adjutant"] = entry(&rig, client, "project");
         assert_eq!(read(client, &new), wanted, "{new}");
-        // Taking out what was added, wherever it stands, leaves the old bytes.
+        // Removing the added text leaves the old bytes.
         let mut rest = new.as_str();
         for line in old.lines() {
             let at = rest.find(line).unwrap_or_else(|| panic!("{line:?} is gone from {new}"));
@@ -128,7 +128,7 @@ fn install_keeps_the_rest_of_the_file_and_makes_a_backup() {
 }
 
 #[test]
-fn flags_and_what_a_person_added_to_the_entry_are_kept_and_a_path_that_moved_is_mended() {
+fn install_keeps_flags_and_added_keys_of_an_entry_and_updates_a_moved_path() {
     for (client, ..) in CLIENTS {
         let rig = Rig::new();
         let install = ["mcp", "install", client, "--scope", "user"];
@@ -164,7 +164,7 @@ fn flags_and_what_a_person_added_to_the_entry_are_kept_and_a_path_that_moved_is_
     }
 }
 
-/// A project's file comes with the project, and nothing in a project decides what may be spent.
+/// A project file is untrusted and must not decide what may be spent.
 #[test]
 fn install_does_not_keep_flags_of_a_project_entry_that_were_not_typed() {
     let server = |more: &str| {
@@ -223,7 +223,7 @@ fn flags_before_the_subcommand_are_not_lost() {
 }
 
 #[test]
-fn what_was_installed_can_be_removed_whatever_else_the_file_says() {
+fn remove_deletes_the_installed_entry_and_nothing_else() {
     let rig = Rig::new();
     fs::create_dir_all(rig.home().join(".codex")).unwrap();
     let path = rig.home().join(".codex/config.toml");
@@ -250,7 +250,7 @@ fn what_was_installed_can_be_removed_whatever_else_the_file_says() {
 }
 
 #[test]
-fn a_program_on_the_path_is_entered_by_its_name() {
+fn install_enters_a_program_on_the_path_by_its_name() {
     let rig = Rig::new();
     let bin = rig.path().join("bin");
     fs::create_dir(&bin).unwrap();
@@ -271,7 +271,7 @@ fn a_program_on_the_path_is_entered_by_its_name() {
 }
 
 #[test]
-fn a_file_that_is_broken_or_says_something_else_is_left_alone() {
+fn install_leaves_an_invalid_or_unexpected_file_unchanged() {
     for (client, text, said) in [
         ("claude", "{ \"mcpServers\": ", "it is not JSON"),
         ("claude", "[]", "is not an object"),
@@ -282,9 +282,9 @@ fn a_file_that_is_broken_or_says_something_else_is_left_alone() {
             "`command` is missing",
         ),
         ("codex", "a = [\n", "it is not TOML"),
-        ("codex", "mcp_servers = 3\n", "only a person can change"),
-        ("codex", "mcp_servers = { other = { command = \"x\" } }\n", "only a person can change"),
-        ("codex", "[mcp_servers]\nadjutant.command = \"adjutant\"\n", "only a person can change"),
+        ("codex", "mcp_servers = 3\n", "change it by hand"),
+        ("codex", "mcp_servers = { other = { command = \"x\" } }\n", "change it by hand"),
+        ("codex", "[mcp_servers]\nadjutant.command = \"adjutant\"\n", "change it by hand"),
     ] {
         let rig = Rig::new();
         let path = file(&rig, client, "project");
@@ -334,7 +334,7 @@ fn flags_that_the_server_does_not_have_are_refused_before_anything_is_written() 
 }
 
 #[test]
-fn a_link_is_followed_where_the_person_keeps_their_own_and_never_out_of_a_project() {
+fn install_follows_links_in_the_home_directory_but_never_out_of_a_project() {
     let rig = Rig::new();
     let elsewhere = rig.path().join("elsewhere.json");
     fs::write(&elsewhere, "{}\n").unwrap();
@@ -359,7 +359,7 @@ fn a_link_is_followed_where_the_person_keeps_their_own_and_never_out_of_a_projec
 }
 
 #[test]
-fn an_entry_that_says_only_other_things_gets_what_it_lacks() {
+fn install_completes_an_entry_without_a_command() {
     let rig = Rig::new();
     let old = "[mcp_servers.adjutant.tools.Delegate]\napproval_mode = \"approve\"\n";
     let path = rig.write(".codex/config.toml", old);
@@ -375,7 +375,7 @@ fn an_entry_that_says_only_other_things_gets_what_it_lacks() {
 }
 
 #[test]
-fn files_of_the_second_opencode_and_those_with_comments_are_found() {
+fn install_finds_opencode_files_with_comments_and_the_newer_layout() {
     let rig = Rig::new();
     let path = rig.write("opencode.jsonc", "{\n  // mine\n  \"mcp\": { \"servers\": {} }\n}\n");
     assert_eq!(rig.run(["mcp", "install", "opencode"]).code, 0);
@@ -387,7 +387,7 @@ fn files_of_the_second_opencode_and_those_with_comments_are_found() {
 }
 
 #[test]
-fn an_entry_of_another_program_is_left_alone() {
+fn install_leaves_an_entry_of_another_program_unchanged() {
     let rig = Rig::new();
     let path = file(&rig, "cursor", "project");
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -404,7 +404,7 @@ fn an_entry_of_another_program_is_left_alone() {
     }
 }
 
-/// Where nothing answers: a machine may have an Ollama of its own.
+/// An address without a server: the machine may run its own Ollama.
 const NO_OLLAMA: (&str, &str) = ("OLLAMA_BASE_URL", "http://127.0.0.1:1/v1");
 
 #[test]
@@ -439,7 +439,7 @@ fn install_says_which_model_the_server_finds_or_what_is_missing() {
 }
 
 #[test]
-fn a_section_of_a_well_known_provider_needs_only_a_key_and_of_another_an_address() {
+fn a_known_provider_needs_only_a_key_and_another_needs_an_address() {
     let rig = Rig::new();
     let folder = rig.home().join(".config/adjutant");
     fs::create_dir_all(&folder).unwrap();

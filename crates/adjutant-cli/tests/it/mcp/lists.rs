@@ -1,4 +1,4 @@
-//! Which runs a client is shown where it names none.
+//! The runs that a client sees if it names none.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -34,7 +34,7 @@ fn resources(client: &mut Client) -> Vec<Vec<String>> {
 fn stranger(rig: &Rig, run: &str, later: u64) {
     let (stamp, chance) = run.trim_start_matches("run_").split_once('_').unwrap();
     let id = format!("run_{}_{chance}", stamp.parse::<u64>().unwrap() + later);
-    // Whole at once: what has not begun is swept away.
+    // Renamed into place, because incomplete run directories are removed.
     let made = rig.path().join("made");
     fs::create_dir(&made).unwrap();
     for file in ["journal.jsonl", "lock"] {
@@ -43,9 +43,9 @@ fn stranger(rig: &Rig, run: &str, later: u64) {
     fs::rename(made, rig.run_folder(&id)).unwrap();
 }
 
-/// However many came after it, here or elsewhere: what goes on is listed, and first.
+/// Live runs are listed first, however many later runs there are here or elsewhere.
 #[test]
-fn a_run_that_goes_on_is_listed_before_all_others() {
+fn a_live_run_is_listed_before_all_others() {
     let rig = Rig::with_script(SCRIPT);
     let mut client = Client::allowed(&rig, &["--detach-after", "1"]);
     let slow = text(&client.data("Delegate", task("slow")), "run");
@@ -77,9 +77,9 @@ fn a_run_that_goes_on_is_listed_before_all_others() {
     Client::allowed(&rig, &[]).data("delegate_cancel", json!({ "run": slow }));
 }
 
-/// Where no more may be begun, those that are under way are all shown.
+/// A client at its run limit sees all its live runs.
 #[test]
-fn whoever_may_begin_no_more_is_shown_all_that_go_on() {
+fn at_the_run_limit_all_live_runs_are_listed() {
     let rig = Rig::with_script(SCRIPT);
     let mut client = Client::allowed(&rig, &["--max-runs", "12"]);
     let call = |n: usize| json!({ "tasks": [{ "label": "slow", "prompt": format!("Look {n}") }] });
@@ -89,7 +89,7 @@ fn whoever_may_begin_no_more_is_shown_all_that_go_on() {
     assert!(full.contains("QUEUE_FULL"), "{full}");
     let (runs, data) = listed(&mut client);
     assert_eq!(runs.iter().cloned().collect::<BTreeSet<_>>(), begun, "{data}");
-    // What has to be short leaves out whole runs and counts them.
+    // A short result leaves out whole runs and counts them.
     let mut short = Client::allowed(&rig, &["--result-bytes", "4000"]);
     let (runs, data) = listed(&mut short);
     assert!(!runs.is_empty() && data.to_string().len() < 4000, "{data}");

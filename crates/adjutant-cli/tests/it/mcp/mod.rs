@@ -15,3 +15,4 @@ mod process_tree;
 mod resources;
 mod rounds;
 mod whole_run;
+mod writers;

@@ -1,4 +1,4 @@
-//! Slash commands and stories over MCP: what they come to, and what a client cannot make of them.
+//! Slash commands and stories over MCP: their results, and what a client cannot make them do.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -37,7 +37,7 @@ fn project(prd: &Value, turns: impl IntoIterator<Item = Value>) -> Project {
 const STORIES: &str = "script:../script.json";
 
 #[test]
-fn a_command_runs_under_its_own_preset_and_an_equal_call_begins_nothing() {
+fn a_command_runs_under_its_own_preset_and_an_equal_call_starts_nothing() {
     let rig = Rig::with_script(&format!("price = {{ input = 1.0, output = 1.0 }}\n{COMMANDS}"));
     assert_eq!(rig.run(["run", "/task \"Add JWT\""]).code, 0);
     let mut client = served(&rig, rig.model(), &["--preset", "scout"]);
@@ -63,7 +63,7 @@ fn a_command_runs_under_its_own_preset_and_an_equal_call_begins_nothing() {
 }
 
 #[test]
-fn a_story_with_a_marker_comes_back_as_a_branch() {
+fn a_story_that_delegates_returns_its_branch() {
     let project = project(
         &one_story(),
         [
@@ -86,13 +86,13 @@ fn a_story_with_a_marker_comes_back_as_a_branch() {
     assert_eq!(project.repo.git(["show", "adjutant/US-001:login"]), "log in");
     assert!(!project.rig().work().join("login").exists(), "the tree is the person's");
     assert_eq!(project.entry("US-001")["passes"], true, "written down before it is answered");
-    // The first was answered, so an equal call means the one after it.
+    // The first call completed its story, so an equal call looks for the next one.
     let none = client.failure("delegate_story", json!({ "prd": "prd.json" }));
     assert!(none.contains("every story of the PRD passes"), "{none}");
 }
 
 #[test]
-fn what_cannot_begin_says_why_in_the_words_of_the_command_line() {
+fn a_command_or_story_that_cannot_start_gives_the_reason_of_the_command_line() {
     let prd = json!({ "userStories": [
         { "id": "US-001", "title": "Log in", "passes": true },
         { "id": "US-002", "title": "Log out", "passes": false, "dependencies": ["US-003"] },
@@ -148,9 +148,9 @@ fn what_cannot_begin_says_why_in_the_words_of_the_command_line() {
     assert!(rig.runs().is_empty(), "nothing was begun");
 }
 
-/// Three levels below the agent of the command, each of which asks the next.
+/// Three levels below the agent of the command, each of which delegates to the next.
 #[test]
-fn a_command_goes_three_levels_down() {
+fn a_command_delegates_three_levels_deep() {
     let agent = |name: &str| format!("---\nname: {name}\ndescription: Works\n---\nYou work.");
     let turn = |who: &str, next: Option<&str>| match next {
         Some(next) => json!({
@@ -187,9 +187,9 @@ fn a_command_goes_three_levels_down() {
     assert_eq!(depths.collect::<Vec<_>>(), [json!(1), json!(2), json!(3)]);
 }
 
-/// All that a command does is paid from the amount, and from the same one as every other call.
+/// A command is paid from the same allowance as every other call.
 #[test]
-fn a_command_has_the_budget_that_is_left_of_the_amount() {
+fn the_budget_of_a_command_is_the_rest_of_the_allowance() {
     let rig = Rig::with_script(&format!("price = {{ input = 1.0, output = 1.0 }}\n{COMMANDS}"));
     assert_eq!(rig.run(["run", "/task \"Add JWT\""]).code, 0);
     let call = json!({ "command": "/research 1" });
@@ -202,7 +202,7 @@ fn a_command_has_the_budget_that_is_left_of_the_amount() {
 }
 
 #[test]
-fn where_nothing_may_be_asked_neither_begins() {
+fn with_approval_deny_neither_a_command_nor_a_story_starts() {
     let project = project(&one_story(), [done("US-001")]);
     let path = std::env::var("PATH").unwrap();
     let args = ["--approval", "deny"];
@@ -218,9 +218,9 @@ fn where_nothing_may_be_asked_neither_begins() {
     assert!(project.rig().runs().is_empty());
 }
 
-/// A project's own file cannot say that its agents need not ask.
+/// A project file cannot disable approval for its agents.
 #[test]
-fn a_project_cannot_let_its_agents_hand_down_unasked() {
+fn a_project_file_cannot_disable_approval_of_delegations() {
     let rig = Rig::with_script(&format!("price = {{ input = 1.0, output = 1.0 }}\n{COMMANDS}"));
     rig.write(".adjutant/config.toml", "[policy]\napproval = \"none\"\n");
     assert_eq!(rig.run(["run", "/task \"Add JWT\""]).code, 0);
@@ -264,9 +264,9 @@ fn times(folder: &Path) -> BTreeMap<PathBuf, (i64, i64)> {
     all
 }
 
-/// The tools that say so only read: nothing of the tree changes, not even for a moment.
+/// The tools that return results only read: no file changes, not even for a moment.
 #[test]
-fn whoever_asks_what_came_of_a_story_leaves_the_tree_as_it_is() {
+fn reading_the_result_of_a_story_changes_no_file() {
     let prd = json!({ "merge": "apply", "userStories": [
         { "id": "US-001", "title": "Log in", "passes": false },
     ] });
@@ -301,9 +301,9 @@ fn whoever_asks_what_came_of_a_story_leaves_the_tree_as_it_is() {
     }
 }
 
-/// Flags of `adjutant story` are no flags of `adjutant mcp`: they are named in a whole command only.
+/// Flags of `adjutant story` are not flags of `adjutant mcp`: messages name them only in a complete command.
 fn assert_flags_have_their_command(said: &str) {
-    // Between backquotes stands a command.
+    // The text between backquotes is a command.
     for words in said.split('`').step_by(2) {
         for flag in ["--trust-prd", "--verify", "--again"] {
             assert!(!words.contains(flag), "{flag} in {said}");
@@ -316,9 +316,9 @@ fn assert_flags_have_their_command(said: &str) {
     assert!(command.contains("prd.json "), "{said}");
 }
 
-/// A run of it can be resumed, so it is not begun anew unless a person says so.
+/// A run of the story can be resumed, so a new one starts only if the user says so.
 #[test]
-fn what_an_earlier_run_on_a_story_left_is_said_with_commands_that_work() {
+fn an_earlier_resumable_run_of_a_story_is_reported_with_working_commands() {
     let story = json!({ "id": "US-001", "title": "Log in", "passes": false });
     let mut waits = done("US-001");
     waits["delay_ms"] = json!(300_000);
@@ -336,7 +336,7 @@ fn what_an_earlier_run_on_a_story_left_is_said_with_commands_that_work() {
 
 /// Over MCP no person consents to the requests of a PRD.
 #[test]
-fn the_wishes_of_a_prd_count_for_nothing_and_that_is_said() {
+fn the_requests_of_a_prd_are_ignored_with_a_notice() {
     let checked =
         json!({ "id": "US-001", "title": "Log in", "passes": false, "verify": "touch ran" });
     let unchecked = json!({ "id": "US-002", "title": "Log out", "passes": false });

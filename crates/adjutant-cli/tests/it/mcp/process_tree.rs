@@ -98,7 +98,7 @@ fn the_process_of_a_run_has_its_own_session_and_no_file_of_the_client() {
     let pipe = fs::read_link(format!("/proc/self/fd/{}", leaked.as_raw_fd())).unwrap();
     assert!(files(client.pid()).contains(&pipe), "the server has it");
     assert!(!files(process).contains(&pipe), "{:?}", files(process));
-    // Neither the process of the run nor the one that started it is left to the server, dead or alive.
+    // The server has no child process left, neither that of the run nor the one that started it, alive or zombie.
     let children: Vec<_> = processes().into_iter().filter(|it| it.parent == client.pid()).collect();
     assert!(children.is_empty(), "{}", children[0].pid);
     client.data("delegate_cancel", json!({ "run": run }));

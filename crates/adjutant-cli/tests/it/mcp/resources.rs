@@ -15,7 +15,7 @@ fn read(client: &mut Client, uri: &str) -> Value {
     client.request("resources/read", json!({ "uri": uri }))
 }
 
-/// Reads a resource page by page; returns all of it without what was said of the pages.
+/// Reads a resource page by page; returns the content without the notes about pages.
 fn read_all(client: &mut Client, uri: &str) -> String {
     let (mut address, mut all) = (uri.to_owned(), String::new());
     for _ in 0..1000 {
@@ -45,7 +45,7 @@ fn long_rig() -> Rig {
 }
 
 fn long_client(rig: &Rig, name: &str, args: &[&str]) -> Client {
-    // The report is to be as long as it is.
+    // The limits must not truncate the report.
     let args = [&["--approve-below", "10000", "--set", "result_tokens=null"], args].concat();
     let mut client = Client::start_on(rig, "script:../script.json", &args, &[]);
     client.initialize(name, "2025-11-25");
@@ -100,9 +100,9 @@ fn following_the_pages_yields_the_whole_report() {
     }
 }
 
-/// Data that is cut somewhere is data no more: there are fewer subagents in it, and it says so.
+/// Truncated JSON would be invalid: instead fewer subagents are listed, with their count.
 #[test]
-fn where_a_run_stands_is_data_however_many_work_for_it() {
+fn the_status_of_a_run_with_many_subagents_is_valid_json() {
     let rig = Rig::with_script(SCRIPT);
     let mut client = Client::allowed(&rig, &["--result-bytes", "5000"]);
     let tasks: Vec<_> =
@@ -124,9 +124,9 @@ fn where_a_run_stands_is_data_however_many_work_for_it() {
     assert_eq!(none["error"]["code"], -32002, "{none}");
 }
 
-/// Whatever is said, what is said back fits the client.
+/// Every answer stays within the size limit of the client, whatever the input.
 #[test]
-fn megabytes_are_not_echoed() {
+fn invalid_input_of_megabytes_is_not_echoed() {
     let rig = Rig::with_script(SCRIPT);
     let mut client = Client::allowed(&rig, &[]);
     let long = "\"a".repeat(600_000);
@@ -170,11 +170,11 @@ fn megabytes_are_not_echoed() {
 }
 
 #[test]
-fn the_runs_of_this_tree_are_resources_and_no_others() {
+fn only_the_runs_of_this_work_tree_are_resources() {
     let rig = Rig::with_script(SCRIPT);
     let mut client = Client::allowed(&rig, &[]);
     let about = client.request("resources/templates/list", json!({}));
-    assert_eq!(about["result"]["resourceTemplates"].as_array().unwrap().len(), 4, "{about}");
+    assert_eq!(about["result"]["resourceTemplates"].as_array().unwrap().len(), 5, "{about}");
     let run = text(&client.data("Delegate", task("a")), "run");
     let listed = client.request("resources/list", json!({}))["result"]["resources"].clone();
     let uris: Vec<_> = listed.as_array().unwrap().iter().map(|it| text(it, "uri")).collect();
@@ -183,6 +183,7 @@ fn the_runs_of_this_tree_are_resources_and_no_others() {
         ("", "application/json", "\"completed\""),
         ("/result", "text/markdown", "> quick answer"),
         ("/transcript", "text/plain", "quick answer"),
+        ("/patch", "text/x-diff", ""),
     ] {
         let uri = format!("adjutant://run/{run}{rest}");
         let contents = read(&mut client, &uri)["result"]["contents"][0].clone();
@@ -233,7 +234,7 @@ fn a_missing_resource_is_an_error_of_the_protocol_version() {
 }
 
 #[test]
-fn the_prompts_are_the_commands_and_execute_nothing() {
+fn the_prompts_are_the_slash_commands_and_execute_nothing() {
     let rig = Rig::with_script(SCRIPT);
     let file = "---\ndescription: Says hello\nargument-hint: NAME\n---\n!`touch ran` @secret Hello $ARGUMENTS";
     rig.write(".claude/commands/hello.md", file);

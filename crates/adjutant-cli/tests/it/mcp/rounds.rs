@@ -1,5 +1,5 @@
 //! Approval in the era without sessions: a call is answered with the question, and made again with
-//! what the person said.
+//! the answer of the user.
 
 use std::fs;
 
@@ -14,7 +14,7 @@ fn rig() -> Rig {
     Rig::with_script(SCRIPT)
 }
 
-/// Calls a tool as a client that can ask its person; `more` goes beside the arguments.
+/// Calls a tool as a client that can ask the user; `more` is added to the parameters.
 pub(crate) fn call(client: &mut Client, tool: &str, arguments: &Value, more: &Value) -> Value {
     call_as(client, "new", tool, arguments, more)
 }
@@ -41,7 +41,7 @@ pub(crate) fn state(result: &Value) -> String {
     result["requestState"].as_str().unwrap().to_owned()
 }
 
-/// What goes beside the arguments of a call that is made again with an answer.
+/// The parameters that a repeated call adds to carry the answer.
 pub(crate) fn says(state: &str, answer: &Value) -> Value {
     json!({ "requestState": state, "inputResponses": { "approval": answer } })
 }
@@ -68,7 +68,7 @@ fn a_call_is_answered_with_the_question_and_starts_with_its_answer() {
         assert!(message.contains("Worst case") && message.contains("Look around"), "{message}");
         assert!(tool != "Delegate" || !has_begun(&rig));
 
-        // Another server of the same person takes the answer: the first may be gone by then.
+        // Another server of the same user accepts the answer: the first may have ended by then.
         client.kill();
         let mut client = Client::start(&rig, &[], &[]);
         let result = call(&mut client, tool, &task(label), &says(&state, &yes()));
@@ -86,7 +86,7 @@ fn a_call_is_answered_with_the_question_and_starts_with_its_answer() {
 }
 
 #[test]
-fn a_no_is_a_no() {
+fn a_declined_question_refuses_the_call() {
     let rig = rig();
     let mut client = Client::start(&rig, &[], &[]);
     for (label, answer) in [
@@ -97,7 +97,7 @@ fn a_no_is_a_no() {
         let result = call(&mut client, "Delegate", &task(label), &says(&state, &answer));
         assert_eq!(result["isError"], true, "{result}");
         assert_eq!(result["structuredContent"]["state"], "refused", "{result}");
-        // The answer to a question that is closed opens no other.
+        // An answer to a closed question opens no other.
         let stale = call(&mut client, "Delegate", &task(label), &says(&state, &yes()));
         assert_eq!(stale["resultType"], "input_required", "{stale}");
     }
@@ -203,7 +203,7 @@ fn a_sealed_question_expires() {
 }
 
 #[test]
-fn a_key_that_a_crash_left_unfinished_stops_no_server() {
+fn a_server_starts_despite_a_partly_written_key_file() {
     let rig = rig();
     let folder = rig.state().join("approvals");
     for (label, left) in [("a", &b""[..]), ("b", b"half of it")] {

@@ -1,4 +1,4 @@
-//! Commands and stories that no amount covers: a person is asked about the whole run before its agent
+//! Commands and stories that no allowance covers: the user is asked about the whole run before its agent
 //! begins, by the same ways as about a call of `Delegate`.
 
 use serde_json::{Value, json};
@@ -38,7 +38,7 @@ fn start(rig: &Rig, model: &str, args: &[&str]) -> Client {
     Client::start_on(rig, model, args, &[("PATH", &path)])
 }
 
-/// A client that can put a form to its person.
+/// A client that can show a form to the user.
 fn asking(rig: &Rig, model: &str, args: &[&str], version: &str) -> Client {
     let mut client = start(rig, model, args);
     client.initialize_with("tester", version, json!({ "elicitation": {} }));
@@ -82,7 +82,7 @@ fn clean(rig: &Rig) {
 }
 
 #[test]
-fn a_person_is_asked_about_a_command_and_yes_begins_it() {
+fn a_command_starts_after_the_user_approves_it() {
     for version in ["2025-06-18", "2025-11-25"] {
         let rig = commands();
         let mut client = asking(&rig, rig.model(), &[], version);
@@ -102,7 +102,7 @@ fn a_person_is_asked_about_a_command_and_yes_begins_it() {
             assert!(message.contains(part), "no {part} in {message}");
         }
         client.reply(&question, accept());
-        // What its agent hands down is asked about by the same rules.
+        // The delegations of its agent are asked about by the same rules.
         let below = client.asked(QUESTION);
         assert!(below["params"]["message"].as_str().unwrap().contains("Spawn 1 subagent"));
         client.reply(&below, accept());
@@ -115,7 +115,7 @@ fn a_person_is_asked_about_a_command_and_yes_begins_it() {
 }
 
 #[test]
-fn a_person_is_asked_about_a_story_and_yes_begins_it() {
+fn a_story_starts_after_the_user_approves_it() {
     let project = stories(&one_story());
     let rig = project.rig();
     let mut client = asking(rig, STORIES, &[], "2025-11-25");
@@ -138,9 +138,9 @@ fn a_person_is_asked_about_a_story_and_yes_begins_it() {
     assert!(events[at("started")]["deadline"].is_number(), "{}", events[at("started")]);
 }
 
-/// What a PRD wishes for is shown, and the answer grants nothing of it.
+/// The question shows the requests of a PRD, and the answer does not grant them.
 #[test]
-fn the_wishes_of_a_prd_are_in_the_question_and_not_granted_by_it() {
+fn the_question_shows_the_requests_of_a_prd_without_granting_them() {
     let mut prd = one_story();
     prd["merge"] = json!("apply");
     let project = stories(&prd);
@@ -159,7 +159,7 @@ fn the_wishes_of_a_prd_are_in_the_question_and_not_granted_by_it() {
 }
 
 #[test]
-fn a_no_begins_nothing_and_leaves_no_trace_in_the_project() {
+fn a_denied_run_starts_nothing_and_leaves_no_files_in_the_project() {
     let rig = commands();
     let todo = || std::fs::read_to_string(rig.work().join(".adjutant/specs/TODO.md")).unwrap();
     let list = todo();
@@ -176,7 +176,7 @@ fn a_no_begins_nothing_and_leaves_no_trace_in_the_project() {
             "{result}"
         );
         assert_untouched(&rig, &run_of(&result));
-        // Nor does it begin by a way around the question.
+        // No other tool starts it without the question.
         assert_ne!(rig.run(["resume", &run_of(&result), "--yes"]).code, 0);
         assert_untouched(&rig, &run_of(&result));
     }
@@ -196,14 +196,14 @@ fn a_no_begins_nothing_and_leaves_no_trace_in_the_project() {
 }
 
 #[test]
-fn an_answer_counts_once_and_for_this_command_alone() {
+fn an_approval_counts_once_and_only_for_its_command() {
     let rig = commands();
     let mut client = asking(&rig, rig.model(), &[], "2025-11-25");
     let call = client.begin("delegate_command", research());
     let question = client.asked(QUESTION);
     client.reply(&question, accept());
     let below = client.asked(QUESTION);
-    // The first answer again belongs to no question that is open.
+    // The repeated first answer belongs to no open question.
     client.reply(&question, accept());
     client.ping();
     client.reply(&below, accept());
@@ -234,7 +234,7 @@ fn a_question_about_a_run_expires() {
     assert_untouched(&rig, &run_of(&result));
 }
 
-/// What a client writes into a command is foreign text: it may not forge lines of the question.
+/// A command of a client is untrusted text: it must not forge lines of the question.
 #[test]
 fn a_command_cannot_forge_the_question() {
     let rig = commands();
@@ -251,7 +251,7 @@ fn a_command_cannot_forge_the_question() {
 }
 
 #[test]
-fn where_the_client_cannot_ask_the_run_waits_in_the_inbox() {
+fn a_run_waits_in_the_inbox_if_the_client_cannot_ask() {
     let project = stories(&one_story());
     let rig = project.rig();
     let mut client = plain(rig, STORIES, &[]);
@@ -305,7 +305,7 @@ fn a_person_refuses_a_run_in_a_terminal() {
 }
 
 #[test]
-fn in_the_era_without_sessions_a_run_is_asked_about_in_rounds() {
+fn without_sessions_a_run_is_approved_by_repeating_the_call() {
     let project = stories(&one_story());
     let rig = project.rig();
     let story = json!({ "prd": "prd.json" });
@@ -332,15 +332,15 @@ fn in_the_era_without_sessions_a_run_is_asked_about_in_rounds() {
     let result = call(&mut client, "delegate_command", &research(), &no);
     assert_eq!(result["structuredContent"]["state"], "refused", "{result}");
     assert_untouched(&rig, &run_of(&result));
-    // The answer to a question that is closed opens no other.
+    // An answer to a closed question opens no other.
     let stale = says(&state(&asked), &accept());
     state(&call(&mut client, "delegate_command", &research(), &stale));
     clean(&rig);
 }
 
-/// Where an amount is set and does not help, it is said why, and what to write where.
+/// If an allowance is set but does not cover the run, the question says why and how to change that.
 #[test]
-fn what_the_amount_does_not_cover_is_asked_about_with_the_reason() {
+fn a_run_that_the_allowance_does_not_cover_is_asked_about_with_the_reason() {
     let unpriced = prepared(COMMANDS);
     let name = unpriced.model().to_owned();
     let mut client = plain(&unpriced, &name, &["--approval", "auto-below 1.00"]);
@@ -362,7 +362,7 @@ fn what_the_amount_does_not_cover_is_asked_about_with_the_reason() {
     assert!(piped.stdout.contains("price = { input = 0, output = 0 }"), "{piped}");
     clean(&unpriced);
 
-    // All of the amount is set aside for the first run while it goes on.
+    // The whole allowance is reserved for the first run while it is live.
     let project = Project::with_script(
         &one_story(),
         &json!({ "price": { "input": 1.0, "output": 1.0 }, "turn": [

@@ -49,13 +49,13 @@ fn a_result_is_discarded_only_after_a_yes_and_can_still_be_found() {
     let rest = repo.json(&["discard", &ran.run, "--yes"], 0);
     assert_eq!(rest["results"][0]["discarded"], true);
     assert_eq!(references(&repo), "");
-    // What was merged before can be taken back all the same.
+    // An earlier merge can still be undone.
     assert_eq!(fates(&repo.json(&["merge", "--undo", &ran.run], 0)), ["not_merged", "taken_back"]);
     assert_eq!(repo.git(["status", "--porcelain"]), "");
 }
 
 #[test]
-fn a_run_without_work_says_so_and_the_latest_with_work_is_meant() {
+fn diff_reports_a_run_without_results_and_defaults_to_the_latest_with_results() {
     let repo = Repo::new();
     let none = repo.rig.run(["diff"]);
     assert_eq!(none.code, 2, "{none}");
@@ -91,7 +91,7 @@ fn a_run_of_another_folder_is_merged_where_it_worked() {
 }
 
 #[test]
-fn old_results_go_when_they_are_merged_and_stay_when_they_are_not() {
+fn prune_removes_old_results_only_if_they_are_merged() {
     let repo = Repo::new();
     let ran = repo.ran(&["one", "two", "three"]);
     let old = 1_500_000_000;
@@ -100,7 +100,7 @@ fn old_results_go_when_they_are_merged_and_stay_when_they_are_not() {
     };
     let merged = repo.keep_at(&ran, 0, old, write("one"));
     let unmerged = repo.keep_at(&ran, 1, old, write("two"));
-    // A result of today is no old one, merged or not.
+    // A result of today is not old, merged or not.
     repo.keep_at(&ran, 2, 4_000_000_000, write("three"));
     repo.git(["merge", "-q", &merged]);
 
@@ -118,7 +118,7 @@ fn old_results_go_when_they_are_merged_and_stay_when_they_are_not() {
 }
 
 #[test]
-fn the_work_of_a_pruned_run_is_still_there() {
+fn the_results_of_a_pruned_run_still_exist() {
     let repo = Repo::new();
     let ran = repo.ran(&["one"]);
     repo.keep_lines(&ran, 0, &[(2, "by one")]);
@@ -129,7 +129,7 @@ fn the_work_of_a_pruned_run_is_still_there() {
 }
 
 #[test]
-fn the_doctor_says_what_writers_find_here() {
+fn doctor_reports_what_writing_agents_need() {
     let repo = Repo::new();
     let json = repo.json(&["doctor"], 0);
     let names: Vec<&str> = json["findings"]
@@ -138,7 +138,7 @@ fn the_doctor_says_what_writers_find_here() {
         .iter()
         .map(|it| it["name"].as_str().unwrap())
         .collect();
-    for name in ["git", "user namespaces", "sandbox", "workspaces"] {
+    for name in ["git", "user namespaces", "sandbox", "workspaces", "disk space"] {
         assert_eq!(names.iter().filter(|it| **it == name).count(), 1, "{names:?}");
     }
     let without = repo.rig.call(["doctor", "--json"]).env("PATH", "/nonexistent").run();

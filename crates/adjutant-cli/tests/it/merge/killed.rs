@@ -37,10 +37,10 @@ fn repository() -> Repo {
 }
 
 #[test]
-fn a_run_goes_on_at_once_although_git_was_at_work_when_it_was_killed() {
+fn a_run_killed_during_a_git_command_resumes_at_once() {
     let repo = repository();
     let path = std::env::var("PATH").unwrap();
-    // A git that says when it writes the files of a work tree, and is never done with it.
+    // A git that reports when it writes the files of a work tree, and then never ends.
     let bin = repo.rig.path().join("bin");
     let said = repo.rig.path().join("said");
     fs::create_dir(&bin).unwrap();
@@ -63,13 +63,13 @@ fn a_run_goes_on_at_once_although_git_was_at_work_when_it_was_killed() {
     let out = repo.rig.call(["resume", &run, "--yes"]).env("PATH", &path).run();
     assert_eq!(out.code, 0, "{out}");
     let git = Pid::from_raw(git.trim().parse().unwrap()).unwrap();
-    // Where the kernel told it to end with the process that started it, it is gone.
+    // If it has a parent-death signal, it ended with the process that started it.
     let _ = kill_process(git, Signal::KILL);
     assert_eq!(repo.json(&["diff", &run], 0)["results"][0]["files"][0]["path"], "made");
 }
 
 #[test]
-fn what_a_killed_merge_left_is_not_captured_and_prune_puts_it_back() {
+fn files_of_a_killed_merge_are_not_captured_and_prune_restores_them() {
     let repo = repository();
     let delegate = |task: &str| {
         let call = repo.rig.delegating(&["--write", "-t", task]);
@@ -79,7 +79,7 @@ fn what_a_killed_merge_left_is_not_captured_and_prune_puts_it_back() {
     delegate("one=Do it");
     let before = repo.state();
     assert_eq!(repo.rig.run(["merge"]).code, 0);
-    // As it is when the merge is killed just before its mark of completion.
+    // The state of a merge that was killed just before it was marked as complete.
     let merges = repo.rig.state().join("merges");
     let tree =
         fs::read_dir(merges).unwrap().flatten().find(|it| it.path().join("applies").exists());

@@ -1,4 +1,4 @@
-//! What a person is told about workspaces and work that are not as they might expect.
+//! Messages about unexpected states of workspaces and results.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -29,7 +29,7 @@ fn delegate(repo: &Repo, flags: &[&str]) -> Output {
 }
 
 #[test]
-fn what_the_workspaces_lack_is_said_once_for_all_of_them() {
+fn files_left_out_of_all_workspaces_are_reported_once() {
     let repo = repository();
     repo.rig.write("nested/file", "nested\n");
     repo.git(["init", "-q", "nested"]);
@@ -50,7 +50,7 @@ fn what_the_workspaces_lack_is_said_once_for_all_of_them() {
 }
 
 #[test]
-fn in_a_sparse_checkout_the_preview_and_the_merge_say_the_same() {
+fn in_a_sparse_checkout_the_preview_matches_the_merge() {
     let repo = Repo::new();
     repo.rig.write("far/away", "away\n");
     repo.commit("far");
@@ -78,7 +78,7 @@ fn in_a_sparse_checkout_the_preview_and_the_merge_say_the_same() {
     assert_eq!(repo.read("far/away"), "changed\n");
 }
 
-/// Runs git as the person would, whatever comes of it; returns what it complained about.
+/// Runs git like the user, whether it succeeds or not; returns its error output.
 fn try_git(repo: &Repo, typed: &[&str]) -> String {
     let git = Command::new("git")
         .args(["-c", "user.name=U", "-c", "user.email=u@localhost"])
@@ -113,7 +113,7 @@ fn the_advice_after_a_conflict_works_with_files_that_were_never_committed() {
     assert!(out.stderr.contains("commit what is not committed here, then"), "{out}");
     let (_, advice) = out.stderr.split_once("then `git ").unwrap();
     let typed: Vec<&str> = advice.split('`').next().unwrap().split(' ').collect();
-    // The way that is advised elsewhere does not work here.
+    // The usual advice does not work here.
     let branch = repo.json(&["merge", "--as", "branch"], 0);
     let branch = branch["results"][0]["branch"].as_str().unwrap().to_owned();
     assert!(try_git(&repo, &["merge", &branch]).contains("would be overwritten"));
@@ -124,7 +124,7 @@ fn the_advice_after_a_conflict_works_with_files_that_were_never_committed() {
 }
 
 #[test]
-fn a_git_that_is_too_old_makes_no_workspaces_and_the_doctor_says_only_that() {
+fn a_git_that_is_too_old_creates_no_workspaces_and_doctor_reports_only_that() {
     let rig = Rig::new();
     let bin = rig.path().join("bin");
     fs::create_dir(&bin).unwrap();
@@ -135,13 +135,13 @@ fn a_git_that_is_too_old_makes_no_workspaces_and_the_doctor_says_only_that() {
         let line = out.stdout.lines().find(|line| line.contains(name));
         line.unwrap_or_else(|| panic!("{name}: {out}")).to_owned()
     };
-    assert!(line("git").contains("2.30.2"), "{out}");
+    assert!(line("git").contains("git 2.30.2 is too old; 2.39 or newer is needed"), "{out}");
     assert!(line("workspaces").contains("none without a git that can be used"), "{out}");
     assert!(!out.stdout.contains("made in constant time"), "{out}");
 }
 
 #[test]
-fn undo_does_not_offer_to_drop_what_was_discarded() {
+fn undo_does_not_offer_to_discard_a_discarded_result() {
     let repo = repository();
     assert_eq!(delegate(&repo, &["-t", "one=Do it"]).code, 0);
     let run = repo.rig.only_run();
@@ -155,7 +155,7 @@ fn undo_does_not_offer_to_drop_what_was_discarded() {
 }
 
 #[test]
-fn a_usage_line_shows_what_was_typed_and_not_what_the_environment_says() {
+fn a_usage_line_shows_no_flags_from_the_environment() {
     let rig = Rig::new();
     let out = rig.call(["discard"]).env("ADJUTANT_MODEL", "x/y").run();
     assert_eq!(out.code, 2, "{out}");
@@ -188,14 +188,14 @@ fn results_in_a_repository_that_was_moved_are_pruned_from_within_it() {
 }
 
 #[test]
-fn work_that_takes_long_to_keep_is_said_to_be_kept() {
+fn a_slow_commit_of_results_is_announced() {
     let repo = repository();
     let path = std::env::var("PATH").unwrap();
     let (bin, gate, open) =
         (repo.rig.path().join("bin"), repo.rig.path().join("gate"), repo.rig.path().join("open"));
     fs::create_dir(&bin).unwrap();
     rustix::fs::mkfifoat(rustix::fs::CWD, &gate, 0o600.into()).unwrap();
-    // A git that waits before it says what changed in a workspace.
+    // A git that waits before it prints the status of a workspace.
     let script = format!(
         "#!/bin/sh\ncase \"$GIT_WORK_TREE $*\" in\n*/spaces/*' status '*) [ -e {} ] || read go <{};;\nesac\n\
          PATH={path} exec git \"$@\"\n",

@@ -62,7 +62,7 @@ fn start<'rig>(repo: &'rig Repo, labels: &[&str]) -> Running<'rig> {
 }
 
 #[test]
-fn a_run_that_is_not_over_is_said_to_be_so_and_how_to_go_on() {
+fn diff_and_merge_report_an_unfinished_run_with_advice() {
     for labels in [&["slow"][..], &["quick", "slow"]] {
         let repo = repository();
         let mut running = start(&repo, labels);
@@ -96,7 +96,7 @@ fn a_run_that_is_not_over_is_said_to_be_so_and_how_to_go_on() {
         assert_eq!(json["unfinished"], "interrupted");
         assert_eq!(repo.rig.work().join("quick").exists(), labels.contains(&"quick"));
         if let Some(session) = json["results"][0]["session"].as_str() {
-            // One that has ended is whole, whatever became of the others.
+            // An ended result is complete, whatever happened to the others.
             assert_eq!(repo.json(&["diff", session], 0)["unfinished"], json!(null));
         }
         assert_eq!(repo.json(&["discard", &run, "--yes"], 3)["unfinished"], "interrupted");
@@ -104,7 +104,7 @@ fn a_run_that_is_not_over_is_said_to_be_so_and_how_to_go_on() {
 }
 
 #[test]
-fn what_is_said_about_workspaces_needs_agents_that_have_them() {
+fn workspace_flags_are_refused_for_agents_without_workspaces() {
     let repo = repository();
     for flags in [
         ["--merge", "apply"],
@@ -161,7 +161,7 @@ fn delegate(repo: &Repo, cwd: &Path) -> Output {
 }
 
 #[test]
-fn a_folder_that_cannot_carry_agents_says_why_and_the_way_out() {
+fn a_folder_unsuitable_for_writing_agents_is_refused_with_advice() {
     let repo = repository();
     let top = repo.rig.path().canonicalize().unwrap();
     // The script is named from beside the work tree.
@@ -170,28 +170,18 @@ fn a_folder_that_cannot_carry_agents_says_why_and_the_way_out() {
         top.join(name)
     };
     let (plain, bare, odd) = (folder("plain"), folder("bare"), folder("odd"));
-    let sub = repo.rig.write("sub/script.toml", SCRIPT).parent().unwrap().canonicalize().unwrap();
     fs::copy(top.join("script.toml"), repo.rig.work().join("script.toml")).unwrap();
     repo.git(["init", "-q", "--bare", bare.to_str().unwrap()]);
     fs::create_dir(odd.join(".git")).unwrap();
-    for (cwd, why, both) in [
-        (
-            &plain,
-            format!("{} is not in a git repository; run `git init` there", plain.display()),
-            true,
-        ),
-        (&bare, format!("{} is a bare repository without a work tree", bare.display()), true),
-        (
-            &odd,
-            format!("{} is not a git directory; run `git init`", odd.join(".git").display()),
-            true,
-        ),
-        (&sub, format!("go there or add --root {}", top.join("work").display()), false),
+    for (cwd, why) in [
+        (&plain, format!("{} is not in a git repository; run `git init` there", plain.display())),
+        (&bare, format!("{} is a bare repository without a work tree", bare.display())),
+        (&odd, format!("{} is not a git directory; run `git init`", odd.join(".git").display())),
     ] {
         let out = delegate(&repo, cwd);
         assert_eq!(out.code, 2, "{out}");
         assert!(out.stderr.contains(&why), "{why}\n{out}");
-        for args in [["diff"], ["merge"]].iter().filter(|_| both) {
+        for args in [["diff"], ["merge"]] {
             let out = repo.rig.call(args).cwd(cwd).run();
             assert_eq!(out.code, 2, "{out}");
             assert!(out.stderr.contains(&why), "{why}\n{out}");
@@ -204,7 +194,7 @@ fn a_folder_that_cannot_carry_agents_says_why_and_the_way_out() {
 }
 
 #[test]
-fn a_repository_that_cannot_be_written_is_refused_before_anything_begins() {
+fn a_read_only_repository_is_refused_before_anything_starts() {
     let repo = repository();
     let closed = repo.rig.work().join(".git/refs");
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o555)).unwrap();
@@ -242,14 +232,17 @@ fn work_is_found_in_a_repository_that_was_moved() {
     let run = repo.rig.only_run();
     let moved = repo.rig.path().join("moved");
     fs::rename(repo.rig.work(), &moved).unwrap();
-    // The rig stands where nothing is left of it.
+    // The work tree of the rig was moved, so the commands run in another directory.
     fs::create_dir(repo.rig.path().join("elsewhere")).unwrap();
     let call = |args: &[&str], cwd: &Path| repo.rig.call(args).cwd(cwd).run();
     for args in [&["diff", &run][..], &["merge", &run], &["discard", &run, "--yes"]] {
         let out = call(args, &repo.rig.path().join("elsewhere"));
         assert_eq!(out.code, 1, "{out}");
         assert!(out.stderr.contains("which is not there any more"), "{out}");
-        assert!(out.stderr.contains("Where the repository was moved, go to its folder"), "{out}");
+        assert!(
+            out.stderr.contains("If the repository was moved, change to its directory"),
+            "{out}"
+        );
     }
     let out = call(&["resume", &run], &moved);
     assert_eq!(out.code, 0, "{out}");
@@ -267,7 +260,7 @@ fn work_is_found_in_a_repository_that_was_moved() {
 }
 
 #[test]
-fn a_look_after_a_command_in_one_answer_sees_what_it_made() {
+fn reads_after_a_command_in_the_same_answer_see_its_files() {
     let script = r#"
 [[turn]]
 label = "quick"
@@ -300,7 +293,7 @@ text = "done"
 }
 
 #[test]
-fn a_parent_is_told_which_files_its_subagents_both_touched() {
+fn the_parent_agent_gets_a_list_of_files_that_several_subagents_changed() {
     let write = |label: &str| {
         format!(
             "[[turn]]\nlabel = \"{label}\"\n[[turn.call]]\ntool = \"Write\"\n\

@@ -11,7 +11,7 @@ use crate::support::rig::Rig;
 use crate::support::terminal::Terminal;
 
 #[test]
-fn two_results_of_one_file_are_merged_one_after_the_other_and_taken_back() {
+fn two_results_for_one_file_are_merged_in_turn_and_undone() {
     let repo = Repo::new();
     let ran = repo.ran(&["one", "two"]);
     repo.keep_lines(&ran, 0, &[(2, "by one")]);
@@ -28,11 +28,11 @@ fn two_results_of_one_file_are_merged_one_after_the_other_and_taken_back() {
     let out = repo.rig.run(["merge"]);
     assert_eq!(out.code, 0, "{out}");
     assert_eq!(repo.read("long"), lines(&[(2, "by one"), (18, "by two")]));
-    assert!(out.stderr.contains("long is touched by sess_"), "{out}");
+    assert!(out.stderr.contains("long was changed by sess_"), "{out}");
     assert!(out.stderr.contains(&format!("adjutant merge --undo {}", ran.run)), "{out}");
     assert_eq!(out.stdout.matches("merged  sess_").count(), 2, "{out}");
     assert_eq!(repo.git(["diff", "--cached"]), "", "the index is the user's");
-    // Once more there is nothing to do, and nothing to take back twice.
+    // A second merge has nothing to do, and a second undo neither.
     assert_eq!(fates(&repo.json(&["merge"], 0)), ["already", "already"]);
 
     let undone = repo.json(&["merge", "--undo", &ran.run], 0);
@@ -44,7 +44,7 @@ fn two_results_of_one_file_are_merged_one_after_the_other_and_taken_back() {
 }
 
 #[test]
-fn a_try_refuses_what_the_merge_refuses_of_files_that_git_was_told_to_overlook() {
+fn merge_and_its_dry_run_refuse_to_overwrite_edits_that_git_status_hides() {
     for flag in ["--assume-unchanged", "--skip-worktree"] {
         let repo = Repo::new();
         let ran = repo.ran(&["one"]);
@@ -61,7 +61,7 @@ fn a_try_refuses_what_the_merge_refuses_of_files_that_git_was_told_to_overlook()
 }
 
 #[test]
-fn a_merge_that_somebody_worked_on_is_not_taken_back() {
+fn a_merge_is_not_undone_over_later_edits() {
     let repo = Repo::new();
     let ran = repo.ran(&["one"]);
     repo.keep_lines(&ran, 0, &[(2, "by one")]);
@@ -74,7 +74,7 @@ fn a_merge_that_somebody_worked_on_is_not_taken_back() {
 }
 
 #[test]
-fn a_result_that_was_merged_twice_is_taken_back_from_the_newest_merge_on() {
+fn a_result_that_was_merged_twice_is_undone_newest_merge_first() {
     let repo = Repo::new();
     let ran = repo.ran(&["one"]);
     repo.keep_lines(&ran, 0, &[(2, "by one")]);
@@ -87,7 +87,7 @@ fn a_result_that_was_merged_twice_is_taken_back_from_the_newest_merge_on() {
 }
 
 #[test]
-fn a_way_back_that_breaks_off_is_not_said_to_have_changed_nothing() {
+fn an_undo_that_fails_midway_does_not_report_that_nothing_changed() {
     let repo = Repo::new();
     let ran = repo.ran(&["one"]);
     repo.keep_lines(&ran, 0, &[(2, "by one")]);
@@ -111,7 +111,7 @@ fn a_way_back_that_breaks_off_is_not_said_to_have_changed_nothing() {
     assert_eq!(repo.read("long"), lines(&[]));
 }
 
-/// What the target makes of a file, what the result makes of it, and what git calls the clash.
+/// The change of the target, the change of the result, and git's name for the conflict.
 type Clash = (&'static str, fn(&Path), fn(&Path));
 
 const CLASHES: [Clash; 6] = [
@@ -179,7 +179,7 @@ fn a_conflict_with_an_unrelated_history_is_solved_by_the_command_that_is_printed
 }
 
 #[test]
-fn a_conflict_stops_that_result_names_its_files_and_lets_the_others_go_on() {
+fn a_conflict_skips_that_result_names_its_files_and_merges_the_others() {
     for (kind, target, result) in CLASHES {
         let repo = Repo::new();
         let ran = repo.ran(&["one", "two"]);
@@ -212,7 +212,7 @@ fn a_conflict_stops_that_result_names_its_files_and_lets_the_others_go_on() {
 }
 
 #[test]
-fn what_git_can_merge_is_merged_across_renames_and_modes() {
+fn merge_combines_content_changes_with_renames_and_mode_changes() {
     let repo = Repo::new();
     let ran = repo.ran(&["one"]);
     repo.keep(&ran, 0, |tree| {
@@ -230,7 +230,7 @@ fn what_git_can_merge_is_merged_across_renames_and_modes() {
 }
 
 #[test]
-fn uncommitted_changes_the_agent_never_saw_are_refused_and_untouched() {
+fn merge_refuses_to_overwrite_uncommitted_changes_that_the_agent_did_not_start_from() {
     let repo = Repo::new();
     let ran = repo.ran(&["one"]);
     repo.keep_lines(&ran, 0, &[(2, "by one")]);
@@ -252,7 +252,7 @@ fn uncommitted_changes_the_agent_never_saw_are_refused_and_untouched() {
 }
 
 #[test]
-fn a_branch_takes_the_work_and_leaves_the_files() {
+fn merging_to_a_branch_leaves_the_files_unchanged() {
     let repo = Repo::new();
     let ran = repo.ran(&["one"]);
     let commit = repo.keep_lines(&ran, 0, &[(2, "by one")]);
@@ -263,7 +263,7 @@ fn a_branch_takes_the_work_and_leaves_the_files() {
     assert_eq!(json["results"][0]["holds_uncommitted"], false);
     assert_eq!(repo.git(["rev-parse", name]), commit);
     assert_eq!(repo.read("long"), "dirty, in the same file\n");
-    // Again it is the same branch; one that is elsewhere is left there.
+    // A repeated merge finds the same branch; a branch that has moved is left unchanged.
     assert_eq!(fates(&repo.json(&["merge", "--as", "branch"], 0)), ["branched"]);
     repo.git(["branch", "-f", name, "HEAD"]);
     let moved = repo.json(&["merge", "--as", "branch"], 1);
@@ -272,7 +272,7 @@ fn a_branch_takes_the_work_and_leaves_the_files() {
 }
 
 #[test]
-fn a_diff_goes_into_a_file_exactly_and_can_be_applied() {
+fn a_diff_saved_to_a_file_can_be_applied() {
     let repo = Repo::new();
     let ran = repo.ran(&["one"]);
     let odd = "src/ü \u{1b}[31m\tb\u{202e}";
@@ -301,7 +301,7 @@ fn a_diff_goes_into_a_file_exactly_and_can_be_applied() {
 }
 
 #[test]
-fn on_a_terminal_a_diff_is_coloured_and_steers_nothing() {
+fn on_a_terminal_a_diff_is_coloured_and_escaped() {
     let repo = Repo::new();
     let ran = repo.ran(&["one"]);
     repo.keep(&ran, 0, |tree| {
@@ -321,7 +321,7 @@ fn on_a_terminal_a_diff_is_coloured_and_steers_nothing() {
 }
 
 #[test]
-fn paths_choose_what_is_shown_from_wherever_one_stands() {
+fn diff_resolves_paths_relative_to_the_current_directory() {
     let repo = Repo::new();
     let ran = repo.ran(&["one"]);
     repo.keep(&ran, 0, |tree| {
@@ -346,7 +346,7 @@ fn paths_choose_what_is_shown_from_wherever_one_stands() {
 }
 
 #[test]
-fn a_folder_that_is_no_repository_says_how_to_make_it_one() {
+fn a_folder_without_a_repository_says_how_to_create_one() {
     let rig = Rig::new();
     for args in [["diff"], ["merge"]] {
         let out = rig.run(args);

@@ -37,10 +37,10 @@ fn commands_that_change_something_use_the_latest_run_of_this_tree() {
         let out = rig.call([command]).cwd(&other).run();
         assert_eq!(out.code, 2, "{command}: {out}");
         if command == "cancel" {
-            assert!(out.stderr.contains("no run is live"), "{out}");
+            assert!(out.stderr.contains("no run is in progress"), "{out}");
             continue;
         }
-        let place = format!("no run worked in {}\n", other.display());
+        let place = format!("no run in {}\n", other.display());
         assert!(out.stderr.contains(&place), "{out}");
         let named = format!("{first}, in {}: `adjutant {command} {first}`", rig.work().display());
         assert!(out.stderr.contains(&named), "{out}");
@@ -67,7 +67,7 @@ fn commands_that_change_something_use_the_latest_run_of_this_tree() {
 }
 
 #[test]
-fn the_latest_run_is_that_of_the_work_tree_around_this_folder_for_every_command() {
+fn every_command_uses_the_latest_run_of_the_surrounding_work_tree() {
     let rig = Rig::with_script(&"[[turn]]\ntext = 'done'\n".repeat(3));
     let (work, other) = (rig.work(), rig.path().join("other"));
     let below = work.join("src/deep");
@@ -103,7 +103,7 @@ fn the_latest_run_is_that_of_the_work_tree_around_this_folder_for_every_command(
             for latest in [&[][..], &["latest"]] {
                 let out = rig.call(command).args(latest).cwd(folder).run();
                 assert!(out.stdout.contains(run), "{command:?} in {}: {out}", folder.display());
-                assert!(!out.stderr.contains("no run worked here"), "{command:?}: {out}");
+                assert!(!out.stderr.contains("no run in this directory"), "{command:?}: {out}");
             }
         }
     }
@@ -121,14 +121,17 @@ fn the_latest_run_is_that_of_the_work_tree_around_this_folder_for_every_command(
             assert!(out.stderr.contains(&named), "{out}");
             continue;
         }
-        let said = format!("no run worked here; {elsewhere} worked in {}\n", other.display());
+        let said = format!(
+            "no run in this directory; showing {elsewhere}, the latest, from {}\n",
+            other.display()
+        );
         assert!(out.stderr.contains(&said), "{command:?}: {out}");
         assert!(out.stdout.contains(&elsewhere), "{command:?}: {out}");
     }
 }
 
 #[test]
-fn wait_result_and_cost_take_a_run_of_another_folder_by_its_id_or_with_anywhere() {
+fn wait_result_and_cost_accept_a_run_of_another_folder_by_id_or_with_anywhere() {
     let rig = Rig::with_script("[[turn]]\ntext = 'done'\n");
     assert_eq!(rig.delegate(&["-t", "a=b"]).code, 0);
     let run = rig.only_run();
@@ -150,7 +153,7 @@ fn wait_result_and_cost_take_a_run_of_another_folder_by_its_id_or_with_anywhere(
     }
     let empty = Rig::new();
     insta::assert_snapshot!(empty.run(["wait"]).talk(), @"
-    adjutant: no run worked in $WORK
+    adjutant: no run in $WORK
       `adjutant status` lists the runs.
     [exit 2]
     ");
@@ -162,7 +165,7 @@ fn wait_result_and_cost_take_a_run_of_another_folder_by_its_id_or_with_anywhere(
 }
 
 #[test]
-fn the_name_git_alone_makes_no_tree_and_a_folder_that_is_gone_is_in_none() {
+fn an_invalid_git_directory_makes_no_work_tree_and_a_removed_folder_belongs_to_none() {
     let rig = Rig::with_script(
         "[[turn]]
 text = 'done'
@@ -198,7 +201,7 @@ text = 'done'
 }
 
 #[test]
-fn a_live_run_elsewhere_is_named_and_not_cancelled() {
+fn cancel_names_a_live_run_of_another_folder_and_does_not_cancel_it() {
     let rig = Rig::with_script("[[turn]]\ndelay_ms = 300000\ntext = 'late'\n");
     let mut live = rig.delegating(&["-t", "slow=x"]).start();
     live.wait_for("[slow] started");
@@ -212,7 +215,7 @@ fn a_live_run_elsewhere_is_named_and_not_cancelled() {
 }
 
 #[test]
-fn more_time_than_the_work_may_take_is_cut_and_said() {
+fn resume_clamps_a_timeout_above_the_maximum_with_a_notice() {
     let script = COMMANDS.replacen(PLANS, &format!("{PLANS}delay_ms = 300000\n"), 1);
     assert_ne!(script, COMMANDS);
     let rig = Rig::with_script(&script);
@@ -233,12 +236,12 @@ fn more_time_than_the_work_may_take_is_cut_and_said() {
 }
 
 #[test]
-fn a_description_that_is_a_file_is_refused_and_nothing_is_written() {
+fn a_description_above_the_size_limit_is_refused_and_nothing_is_written() {
     let rig = Rig::new();
     let big = |bytes: usize| "x".repeat(bytes);
     let out = rig.call(["run", "/task \"big\""]).stdin(big(16 * 1024 + 1)).run();
     insta::assert_snapshot!(out.talk(), @r"
-    adjutant: a description has at most 16384 bytes, this one has 16385; keep it in a file and name that
+    adjutant: the description has 16385 bytes, limit 16384; put it into a file and name the file
     [exit 2]
     ");
     assert!(!rig.work().join(".adjutant").exists());
@@ -247,7 +250,7 @@ fn a_description_that_is_a_file_is_refused_and_nothing_is_written() {
 }
 
 #[test]
-fn a_list_never_outgrows_what_can_be_read() {
+fn a_task_list_cannot_grow_beyond_the_size_limit() {
     let rig = Rig::new();
     assert_eq!(rig.run(["task", "add", "first"]).code, 0);
     let limit = 16 * 1024 * 1024;
@@ -260,7 +263,7 @@ fn a_list_never_outgrows_what_can_be_read() {
 }
 
 #[test]
-fn only_a_person_can_reopen_a_completed_task() {
+fn only_the_user_can_reopen_a_completed_task() {
     let rig = rig();
     for command in ["/research 1", "/plan 1"] {
         assert_eq!(run(&rig, command, &[]).code, 0);
@@ -348,7 +351,7 @@ fn a_slash_command_in_separate_arguments_is_shown_quoted() {
 }
 
 #[test]
-fn status_shows_what_was_typed_and_not_what_the_command_was_told() {
+fn status_shows_the_typed_command_and_not_its_expanded_prompt() {
     let rig = rig();
     assert_eq!(run(&rig, "/research 1 and be brief", &[]).code, 0);
     for args in [vec!["status"], vec!["status", "latest"]] {

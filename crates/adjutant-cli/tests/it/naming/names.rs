@@ -18,7 +18,7 @@ fn session(rig: &Rig, run: &str, label: &str) -> String {
 }
 
 #[test]
-fn a_label_a_number_and_an_id_name_the_same_subagent_to_every_command_that_shows_one() {
+fn every_view_accepts_a_subagent_by_label_number_or_id() {
     let rig = done(4);
     let out = rig.delegate(&["-t", "one=a", "-t", "two=b", "-t", "one=c"]);
     assert_eq!(out.code, 0, "{out}");
@@ -44,7 +44,7 @@ fn a_label_a_number_and_an_id_name_the_same_subagent_to_every_command_that_shows
 }
 
 #[test]
-fn a_label_means_the_latest_run_of_this_folder_and_wins_over_the_start_of_an_id() {
+fn a_label_refers_to_the_latest_run_of_this_folder_and_wins_over_an_id_prefix() {
     let rig = done(3);
     let other = rig.path().join("other");
     fs::create_dir(&other).unwrap();
@@ -61,7 +61,7 @@ fn a_label_means_the_latest_run_of_this_folder_and_wins_over_the_start_of_an_id(
 }
 
 #[test]
-fn what_agents_changed_is_shown_merged_and_discarded_by_label_and_number() {
+fn diff_merge_and_discard_accept_a_label_or_number() {
     let repo = Repo::new();
     let ran = repo.ran(&["one", "two", "three"]);
     for (place, file) in ["first", "second", "third"].into_iter().enumerate() {
@@ -82,7 +82,7 @@ fn what_agents_changed_is_shown_merged_and_discarded_by_label_and_number() {
 }
 
 #[test]
-fn a_subagent_at_work_is_told_and_cancelled_by_label_and_number() {
+fn tell_and_cancel_accept_a_label_or_number() {
     let rig = Rig::with_script(&"[[turn]]\ndelay_ms = 300000\ntext = 'late'\n".repeat(2));
     let mut live = rig.delegating(&["-t", "slow=x", "-t", "other=y"]).start();
     live.wait_for("[slow] started").wait_for("[other] started");
@@ -98,7 +98,7 @@ fn a_subagent_at_work_is_told_and_cancelled_by_label_and_number() {
     let _ = live.finish();
 }
 
-/// A parent agent that hands down two tasks of one label, one after the other.
+/// A parent agent that delegates two tasks with the same label, one after the other.
 const TWICE: &str = r#"
 [[turn]]
 label = "root"
@@ -141,7 +141,7 @@ fn an_unknown_or_ambiguous_name_lists_the_choices() {
     [exit 2]
     ");
     insta::assert_snapshot!(talk("lok"), @"
-    adjutant: no run is called `lok`
+    adjutant: there is no run `lok`
       It is not a label of the latest run here either: `adjutant tree run_0000000000_aaaaaa` lists them, `adjutant status` the runs. Did you mean look?
     [exit 2]
     ");
@@ -157,8 +157,8 @@ fn an_unknown_or_ambiguous_name_lists_the_choices() {
     ");
     let elsewhere = rig.call(["tell", "look", "Hello"]).cwd(rig.path()).run();
     insta::assert_snapshot!(elsewhere.talk(), @"
-    adjutant: no run is called `look`
-      Labels are those of the latest run here: no live run worked in $PLACE.
+    adjutant: there is no run `look`
+      Labels are those of the latest run here: no live run in $PLACE.
     [exit 2]
     ");
     insta::assert_snapshot!(rig.run(["transcript"]).talk(), @"

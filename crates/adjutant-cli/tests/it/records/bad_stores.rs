@@ -22,7 +22,7 @@ fn rig() -> (Rig, String, PathBuf) {
 }
 
 #[test]
-fn damage_in_the_middle_is_named_with_its_place_and_other_runs_are_still_listed() {
+fn damage_in_the_middle_is_reported_with_its_line_and_other_runs_are_still_listed() {
     let (rig, run, journal) = rig();
     journal::damage(&journal, 3);
     let out = rig.run(["status"]);
@@ -117,7 +117,7 @@ fn unknown_files_in_the_state_directory_are_ignored() {
 /// The tests may run as root, whom no permission stops. A file where a directory should be fails
 /// for everyone, at the same system calls.
 #[test]
-fn a_state_directory_that_cannot_be_made_is_named_and_nothing_runs() {
+fn a_state_directory_that_cannot_be_created_is_named_and_nothing_runs() {
     let rig = delegate::rig();
     fs::write(rig.path().join("file"), "").unwrap();
     for command in ["status", "demo"] {
@@ -145,7 +145,7 @@ fn a_state_directory_that_cannot_be_made_is_named_and_nothing_runs() {
 }
 
 #[test]
-fn a_run_folder_that_cannot_be_made_ends_the_command_before_any_model_is_asked() {
+fn a_run_folder_that_cannot_be_created_ends_the_command_before_any_model_call() {
     let rig = delegate::rig();
     fs::create_dir(rig.state()).unwrap();
     fs::set_permissions(rig.state(), fs::Permissions::from_mode(0o700)).unwrap();
@@ -175,7 +175,7 @@ fn a_state_directory_that_users_share_is_refused() {
 }
 
 #[test]
-fn without_a_home_the_ways_out_are_named() {
+fn without_a_home_directory_the_error_names_the_options() {
     let rig = Rig::new();
     let mut call = rig.call(["status"]);
     for name in ["HOME", "ADJUTANT_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"] {

@@ -45,7 +45,7 @@ fn errors_are_listed_with_what_to_do_about_them() {
           when  2000-01-01T00:00:00Z in run_0000000000_bbbbbb
           next  Name regular files inside the working tree, below the size cap.
         err_0000000000_xxxxxx  severity high · type execution · code PROVIDER_ERROR
-          what  script ended: script has no turn 1 for label `bad` (agent `scout`); its labels are `good`
+          what  script ended: script has no turn 1 for label `bad` (agent `scout`); it has turns for the labels `good`
           who   [bad] sess_0000000000_cccccc, delegate > scout
           when  2000-01-01T00:00:00Z in run_0000000000_bbbbbb
           next  Add the missing turn to the script, or record again.
@@ -109,7 +109,7 @@ fn the_errors_of_a_live_run_are_listed_but_cannot_be_marked_as_fixed() {
     insta::assert_snapshot!(rig.run(["errors", "fixed", &id]), @"
         --- stderr ---
         adjutant: run_0000000000_aaaaaa is still running; only its own process may write to it
-          `adjutant watch run_0000000000_aaaaaa` shows when it has ended; tick it off then.
+          `adjutant wait run_0000000000_aaaaaa` waits until it has ended; mark the error as fixed then.
         [exit 1]
     ");
     run.signal(Signal::INT);
@@ -152,7 +152,7 @@ fn req_60_the_log_of_delegations_has_a_line_for_each_beginning_and_end() {
 
 /// The content has expired, and the remaining records say that the run cannot be resumed.
 #[test]
-fn an_interrupted_run_that_expired_is_not_resumable_and_keeps_its_bill() {
+fn an_interrupted_run_that_expired_is_not_resumable_and_keeps_its_costs() {
     let rig = signals::rig();
     let mut run = signals::hanging(&rig);
     run.wait_for("[quick] ✓ complete").signal(Signal::KILL);
@@ -189,7 +189,7 @@ fn an_interrupted_run_that_expired_is_not_resumable_and_keeps_its_bill() {
 }
 
 #[test]
-fn status_and_cost_of_a_session_are_its_own_alone() {
+fn status_and_cost_of_a_session_exclude_other_sessions() {
     let rig = rig();
     let all = rig.run(["status", "latest", "--json"]).json();
     let good = all["runs"][0]["delegations"][0]["session_id"].as_str().unwrap().to_owned();

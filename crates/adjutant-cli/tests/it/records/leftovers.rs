@@ -105,7 +105,7 @@ fn unknown_names_are_quoted_shortened_with_the_command_that_lists_runs() {
     assert!(long.code == 2 && long.stderr.len() < 400, "{long}");
     insta::assert_snapshot!(rig.run(["resume", "nope"]), @"
         --- stderr ---
-        adjutant: no run is called `nope`
+        adjutant: there is no run `nope`
           It is not a label of the latest run here either: `adjutant tree run_0000000000_aaaaaa` lists them, `adjutant status` the runs.
         [exit 2]
     ");
@@ -122,10 +122,10 @@ fn a_session_is_found_by_the_start_of_its_id() {
     assert_eq!((by_start.code, by_start.stdout.contains(&first)), (0, true), "{by_start}");
     let several = rig.run(["status", "sess_1"]);
     assert_eq!(several.code, 2, "{several}");
-    assert!(several.stderr.contains("`sess_1` may be any of 3 sessions: sess_"), "{several}");
+    assert!(several.stderr.contains("`sess_1` matches 3 sessions: sess_"), "{several}");
     assert!(several.stderr.contains(&first), "{several}");
     let none = rig.run(["status", "sess_2000000000_"]);
-    assert!(none.code == 2 && none.stderr.contains("no run is called"), "{none}");
+    assert!(none.code == 2 && none.stderr.contains("there is no run"), "{none}");
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn init_prints_the_path_of_its_file_as_json() {
     assert_eq!(out.json(), serde_json::json!({ "v": 1, "path": path }));
 }
 
-/// A person who names the store on the command line is told commands that find it again.
+/// Recommended commands repeat the `--home` flag that was typed.
 #[test]
 fn recommended_commands_repeat_the_store_that_was_named() {
     let rig = crate::delegate::signals::rig();
@@ -217,7 +217,7 @@ fn a_goal_that_cannot_start_says_why_and_what_to_do() {
 }
 
 #[test]
-fn a_parent_agent_that_worked_alone_needs_no_name() {
+fn transcript_defaults_to_a_root_agent_without_subagents() {
     let rig = Rig::with_script("[[turn]]\ntext = \"All is well.\"\n");
     assert_eq!(rig.run(["run", "--yes", "--model", rig.model(), "Look."]).code, 0);
     let out = rig.run(["transcript"]);

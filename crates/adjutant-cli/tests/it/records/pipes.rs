@@ -89,7 +89,7 @@ fn closed_standard_streams_do_not_panic() {
     assert_eq!((code, data.lines().count(), said.as_str()), (0, 1, ""));
 }
 
-/// The run goes on and says nothing more, so no write would ever fail.
+/// The live run prints no further events, so no write would ever fail.
 #[test]
 fn watch_ends_when_its_reader_closes_the_pipe() {
     let rig = crate::delegate::signals::rig();

@@ -41,7 +41,7 @@ fn status_lists_runs_the_newest_first() {
 
 /// Ids have whole seconds and then chance; runs of one second are in order all the same.
 #[test]
-fn the_latest_of_runs_within_a_second_is_the_one_begun_last() {
+fn of_runs_within_one_second_the_last_started_is_the_latest() {
     let rig = delegate::rig();
     for number in 1..=6 {
         let task = format!("a=number {number}");
@@ -63,14 +63,19 @@ fn a_long_list_says_that_it_is_cut() {
 }
 
 #[test]
-fn status_without_runs_says_how_to_make_one() {
+fn status_without_runs_says_how_to_start_one() {
     let rig = Rig::new();
     insta::assert_snapshot!(rig.run(["status"]), @"
         --- stderr ---
         No runs yet. `adjutant demo` makes one.
         [exit 0]
     ");
-    assert_eq!(rig.run(["status", "--json"]).json(), json!({ "v": 1, "runs": [] }));
+    assert_eq!(
+        rig.run(["status", "--json"]).json(),
+        json!({
+            "v": 1, "runs": [], "disk": { "bases": 0, "spaces": 0, "homes": 0, "caches": 0 },
+        })
+    );
     insta::assert_snapshot!(rig.run(["tree"]), @"
         --- stderr ---
         adjutant: there are no runs yet
@@ -125,7 +130,7 @@ fn tree_shows_the_parents_of_delegations() {
 
 /// Requirement 56: the same tree under the names of the tool it comes from.
 #[test]
-fn the_tree_and_the_status_answer_to_their_other_names() {
+fn tree_and_status_work_under_their_aliases() {
     let rig = rig();
     let (tree, list) = (rig.run(["tree"]).stdout, rig.run(["status"]).stdout);
     assert!(
@@ -160,7 +165,7 @@ fn result_prints_what_delegate_printed() {
 }
 
 #[test]
-fn result_of_a_session_is_its_own_alone() {
+fn result_of_a_session_excludes_other_sessions() {
     let rig = rig();
     let out = rig.run(["result", &session(&rig, "echo")]);
     insta::assert_snapshot!(out.data(), @"
@@ -170,6 +175,7 @@ fn result_of_a_session_is_its_own_alone() {
 
         ### [echo] ✓
         **Usage**: in=500 out=20 · $0.0018 · sess_0000000000_aaaaaa
+        **Receipt**: no tool calls
 
         > You said: Hello
 
@@ -207,7 +213,7 @@ fn cost_is_own_and_inclusive_by_agent_and_by_model() {
 }
 
 #[test]
-fn transcript_holds_what_was_told_and_said_and_the_final_answer() {
+fn transcript_shows_prompts_answers_tool_calls_and_the_final_answer() {
     let rig = rig();
     let reader = session(&rig, "reader");
     insta::assert_snapshot!(rig.run(["transcript", &reader]), @"
@@ -296,7 +302,7 @@ fn without_reservations(log: &str) -> String {
 }
 
 #[test]
-fn log_of_a_session_is_its_own_alone() {
+fn log_of_a_session_excludes_other_sessions() {
     let rig = rig();
     let out = rig.run(["log", &session(&rig, "echo")]);
     assert!(out.stdout.contains("[echo] ended completed"), "{out}");
@@ -345,7 +351,9 @@ fn prune_leaves_fresh_runs_alone() {
     ");
     let expected = json!({
         "v": 1, "expired": [], "removed": [], "bytes": 0, "problems": [],
-        "results_dropped": [], "results_left": [], "room": { "bases": 0, "spaces": 0, "merges": 0 },
+        "results_dropped": [], "results_left": [], "room": {
+            "bases": 0, "spaces": 0, "homes": 0, "caches": 0, "merges": 0,
+        },
     });
     assert_eq!(rig.run(["prune", "--json"]).json(), expected);
     assert!(rig.run(["result"]).stdout.contains("notes.txt has 3 lines."));
@@ -353,7 +361,7 @@ fn prune_leaves_fresh_runs_alone() {
 }
 
 #[test]
-fn prune_removes_what_was_said_and_keeps_what_it_cost() {
+fn prune_removes_content_and_keeps_costs() {
     let rig = rig();
     let (run, cost) = (rig.only_run(), rig.run(["cost"]).stdout);
     let folder = rig.run_folder(&run);
@@ -375,11 +383,13 @@ fn prune_removes_what_was_said_and_keeps_what_it_cost() {
 
         ### [reader] ✓
         **Usage**: in=2,200 out=110 · $0.0083 · sess_0000000000_aaaaaa
+        **Receipt**: 2 tool calls
 
         The report has expired and was deleted.
 
         ### [echo] ✓
         **Usage**: in=500 out=20 · $0.0018 · sess_0000000000_bbbbbb
+        **Receipt**: no tool calls
 
         The report has expired and was deleted.
 
@@ -393,7 +403,7 @@ fn prune_removes_what_was_said_and_keeps_what_it_cost() {
 }
 
 #[test]
-fn a_run_is_found_by_its_id_the_start_of_it_and_its_sessions() {
+fn a_run_is_found_by_its_id_a_prefix_or_a_session() {
     let rig = rig();
     let run = rig.only_run();
     let root = run.replace("run_", "sess_");
@@ -403,7 +413,7 @@ fn a_run_is_found_by_its_id_the_start_of_it_and_its_sessions() {
 }
 
 #[test]
-fn a_name_that_fits_none_or_several_is_refused_with_the_choices() {
+fn an_unknown_or_ambiguous_run_name_is_refused_with_the_choices() {
     let rig = rig();
     insta::assert_snapshot!(rig.run(["tree", "run_1"]), @"
         run_0000000000_aaaaaa
@@ -425,13 +435,13 @@ fn a_name_that_fits_none_or_several_is_refused_with_the_choices() {
     ");
     insta::assert_snapshot!(rig.run(["log", "../.."]), @"
         --- stderr ---
-        adjutant: no run is called `../..`
+        adjutant: there is no run `../..`
           It is not a label of the latest run here either: `adjutant tree run_0000000000_aaaaaa` lists them, `adjutant status` the runs.
         [exit 2]
     ");
     insta::assert_snapshot!(rig.run(["cost", ""]), @"
         --- stderr ---
-        adjutant: no run is called ``
+        adjutant: there is no run ``
           It is not a label of the latest run here either: `adjutant tree run_0000000000_aaaaaa` lists them, `adjutant status` the runs.
         [exit 2]
     ");

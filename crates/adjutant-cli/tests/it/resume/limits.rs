@@ -63,7 +63,7 @@ fn resume_refuses_other_limits_and_invalid_values() {
         told.push(out.stderr);
     }
     insta::assert_snapshot!(told.join(""), @"
-    adjutant: --set max_depth: cannot be changed when a run goes on; `resume` sets concurrency, concurrency_max, timeout_s, timeout_max_s, total_s, stall_s, budget_tokens, budget_tokens_run, budget_usd, approval_s
+    adjutant: --set max_depth: cannot be changed when a run is resumed; `resume` sets concurrency, concurrency_max, timeout_s, timeout_max_s, total_s, stall_s, budget_tokens, budget_tokens_run, budget_usd, approval_s
     adjutant: --set unknown policy key `budget_usdd`; did you mean `budget_usd`?
     adjutant: --set `stall_s` is not of the form key=value
     adjutant: --set concurrency: 0 is not allowed, the least is 1
@@ -72,7 +72,7 @@ fn resume_refuses_other_limits_and_invalid_values() {
 }
 
 #[test]
-fn new_time_is_bounded_by_the_maximum_that_is_set_with_it() {
+fn a_new_timeout_on_resume_is_limited_by_the_new_maximum() {
     let rig = Rig::with_script("[[turn]]\ndelay_ms = 300000\ntext = 'late'\n");
     let short = ["--set", "timeout_s=1", "--set", "timeout_max_s=1"];
     let out = rig.delegate(&[&["-t", "look=Look"], &short[..]].concat());
@@ -108,11 +108,11 @@ fn limits_for_a_run_with_nothing_to_resume_are_a_usage_error() {
         told.push(out.stderr.replace(&run, "RUN"));
     }
     insta::assert_snapshot!(told.join(""), @"
-    adjutant: nothing to resume: no task of RUN was admitted; start it again with --budget-tokens 5100
-    adjutant: nothing to resume: no task of RUN was admitted; start it again with --budget-usd 2
-    adjutant: nothing to resume: no task of RUN was admitted; start it again with --set budget_tokens=5100
-    adjutant: nothing to resume: no task of RUN was admitted; start it again with --set timeout_s=60
-    adjutant: nothing to resume: no task of RUN was admitted; start it again with --model script:../script.toml
+    adjutant: nothing to resume: no task of RUN was started; repeat its command with --budget-tokens 5100
+    adjutant: nothing to resume: no task of RUN was started; repeat its command with --budget-usd 2
+    adjutant: nothing to resume: no task of RUN was started; repeat its command with --set budget_tokens=5100
+    adjutant: nothing to resume: no task of RUN was started; repeat its command with --set timeout_s=60
+    adjutant: nothing to resume: no task of RUN was started; repeat its command with --model script:../script.toml
     ");
 }
 

@@ -123,6 +123,35 @@ fn resume_keeps_the_workspace_flags_of_the_start_and_adds_none() {
 }
 
 #[test]
+fn resume_shows_no_toolchain_that_the_start_did_not_show() {
+    // Flags at the start and at the resumption, and the toolchains before and after.
+    let cases: [Case; 3] = [
+        (&[], &[], "node (nvm), npm cache", "node (nvm), npm cache"),
+        (&["--no-toolchains"], &[], "", ""),
+        (&["--no-toolchains=npm cache"], &["--no-toolchains=node"], "node (nvm)", ""),
+    ];
+    for (flags, again, before, after) in cases {
+        let stage = Stage::new();
+        let home = stage.repo.rig.home();
+        fs::create_dir_all(home.join(".npm/_cacache")).unwrap();
+        stage.repo.rig.program(&home.join(".nvm/versions/node/v20.20.0/bin/node"));
+        stage.begin(flags);
+        let resumed = stage.resume(again);
+        assert_eq!(resumed.code, 0, "{resumed}");
+        let events = stage.repo.rig.events(&stage.repo.rig.only_run());
+        let terms = |kind: &str| {
+            let event = events.iter().find(|it| it["type"] == kind).unwrap();
+            let names = event["terms"]["toolchains"].as_array().cloned().unwrap_or_default();
+            // The machine may have toolchains in system directories, too.
+            let names = names.iter().filter_map(|it| it.as_str()).filter(|it| it.starts_with('n'));
+            names.collect::<Vec<_>>().join(", ")
+        };
+        assert_eq!(terms("run_started"), before, "{flags:?}");
+        assert_eq!(terms("resumed"), after, "{flags:?} {again:?}");
+    }
+}
+
+#[test]
 fn resume_warns_about_workspace_flags_that_no_longer_apply() {
     let stage = Stage::new();
     stage.begin(&["--grant", "../kit"]);
@@ -141,7 +170,10 @@ fn resume_refuses_to_turn_the_sandbox_off_for_overlays() {
     stage.begin(&["--workspace", "overlay"]);
     let resumed = stage.resume(&["--sandbox", "off", "--workspace", "worktree"]);
     assert_eq!(resumed.code, 2, "{resumed}");
-    assert!(resumed.stderr.contains("has overlays, which are seen only within"), "{resumed}");
+    assert!(
+        resumed.stderr.contains("uses overlay workspaces, which exist only inside"),
+        "{resumed}"
+    );
 }
 
 #[test]
@@ -160,7 +192,7 @@ fn resume_refuses_workspace_flags_for_agents_that_only_read() {
 }
 
 #[test]
-fn the_sandbox_is_shown_wherever_the_run_is() {
+fn every_view_of_a_run_shows_its_sandbox() {
     let one = |json: &Value, of: &str| json[of].as_array().unwrap()[0].clone();
     for (flags, word) in [(&["--sandbox", "off"][..], "off"), (&[], "on")] {
         let stage = Stage::new();

@@ -3,3 +3,4 @@
 mod nested_depth;
 mod repairs;
 mod safety;
+mod verify;

@@ -12,7 +12,7 @@ fn base_depth(rig: &Rig) -> Value {
 }
 
 #[test]
-fn a_depth_that_is_no_number_starts_no_run() {
+fn an_invalid_depth_variable_starts_no_run() {
     let rig = Rig::with_script(DONE);
     let project = Project::new(&one_story(), [done("US-001")]);
     let runs = ["run", "look", "--model", rig.model()];
@@ -33,7 +33,7 @@ fn a_depth_that_is_no_number_starts_no_run() {
 }
 
 #[test]
-fn a_nested_run_is_refused_where_it_would_be_too_deep() {
+fn a_nested_run_that_would_be_too_deep_is_refused() {
     let rig = Rig::with_script(DONE);
     // The task would sit at depth 2 of 1.
     let out = rig.delegating(&["-t", "a=x"]).env("DELEGATION_DEPTH", "1").run();
@@ -79,7 +79,7 @@ fn a_parent_at_the_deepest_level_works_without_delegating() {
 }
 
 #[test]
-fn commands_of_a_nested_run_find_its_whole_depth() {
+fn commands_of_a_nested_run_inherit_its_total_depth() {
     let turns = [
         says("US-001", "[delegate:Look:1]"),
         done("US-001"),

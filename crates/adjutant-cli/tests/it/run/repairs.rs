@@ -1,14 +1,14 @@
-//! Invalid returns: what the agent is told, how often, and what is kept of its answers.
+//! Invalid returns: the errors that the agent gets, how often, and what is kept of its answers.
 
 use crate::run::safety::{Play, research};
 
-/// An answer that is no return, long enough to be cut wherever anything is cut.
+/// An answer that is not a return, long enough to be truncated everywhere.
 fn original(nth: usize) -> String {
     format!("Answer {nth}: {} — the end of answer {nth}", "it was fine ✓ ".repeat(1_500))
 }
 
 #[test]
-fn a_return_is_repaired_at_the_first_try_at_the_second_or_never() {
+fn a_return_is_repaired_at_the_first_or_second_attempt_or_fails() {
     // The error of the last attempt is reported too, for a later resume.
     for (bad, outcome) in [(0, "completed"), (1, "completed"), (2, "completed"), (3, "failed")] {
         let mut play = Play::research().writes("researcher");

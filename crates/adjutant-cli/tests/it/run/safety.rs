@@ -121,7 +121,7 @@ impl Seen {
 
     fn json(&self, command: &str) -> Value {
         let out = self.rig.run([command, "--json"]);
-        // Results are told with the code of what they are.
+        // Each result has the code of its error.
         let expected = if command == "result" { self.out.code } else { 0 };
         assert_eq!(out.code, expected, "{out}");
         let json = out.json();
@@ -162,15 +162,15 @@ impl Seen {
 }
 
 #[test]
-fn seed_000_test_1_a_cycle_is_refused_and_nobody_works_below_it() {
+fn seed_000_test_1_a_cycle_is_refused_and_starts_no_agent() {
     // The deepest level cannot delegate; the second test covers it.
     for (at, agent) in BELOW[..2].iter().enumerate() {
         let play = Play::research().down_to(at);
-        // Itself, and everyone above, the command included.
+        // The agent itself and all its ancestors, including the command.
         let again: Vec<&str> = LINE[1..=at + 2].iter().rev().copied().collect();
         let play = play.asks(agent, &again).says(agent, &failed("CYCLE_DETECTED", "x").to_string());
         let seen = research(play.rig(), &[]);
-        // The one who asked in vain failed; whether that fails the command is for those above.
+        // The agent whose delegation was refused failed; its parents decide whether the command fails.
         assert_eq!(seen.out.code, i32::from(at == 0), "{}", seen.out);
         assert_eq!(seen.granted(), BELOW[..=at], "somebody worked below");
         let refused = seen.of("refused");
@@ -211,7 +211,7 @@ fn seed_000_test_2_at_the_deepest_level_a_task_is_refused_and_nothing_starts() {
 const TWO_HOURS: &str = "delay_ms = 7200000\ntext = \"too late\"";
 
 #[test]
-fn seed_000_test_3_a_timeout_gives_what_was_found_and_how_to_go_on() {
+fn seed_000_test_3_a_timeout_returns_partial_results_and_how_to_resume() {
     let began = Instant::now();
     let note = "[[turn.call]]\ntool = \"Note\"\nargs = { content = \"half of it\" }";
     let play = Play::research().turn("researcher", note).turn("researcher", TWO_HOURS);
@@ -238,10 +238,10 @@ fn seed_000_test_3_a_timeout_gives_what_was_found_and_how_to_go_on() {
 }
 
 #[test]
-fn seed_000_test_3_who_waits_for_one_that_times_out_has_time_left_to_say_so() {
+fn seed_000_test_3_a_parent_has_time_left_to_report_the_timeout_of_its_child() {
     let play = Play::research().down_to(1).turn("specialist", TWO_HOURS);
     let rig = play.rig();
-    // The one below gets the whole seconds that are left, which is less.
+    // The child gets the remaining whole seconds, which is less.
     define(&rig, "researcher", "timeout_s: 3");
     let seen = research(rig, &[]);
     assert_eq!(seen.out.code, 0, "{}", seen.out);
@@ -252,7 +252,7 @@ fn seed_000_test_3_who_waits_for_one_that_times_out_has_time_left_to_say_so() {
 }
 
 #[test]
-fn seed_000_test_4_a_malformed_return_is_refused_with_what_is_wrong_with_it() {
+fn seed_000_test_4_a_malformed_return_is_refused_with_its_errors() {
     let play = Play::research();
     let bad = "times = \"forever\"\ntext = '{\"status\": \"invalid_status\"}'";
     let seen = research(play.turn("researcher", bad).rig(), &[]);
@@ -270,12 +270,12 @@ fn seed_000_test_4_a_malformed_return_is_refused_with_what_is_wrong_with_it() {
 }
 
 #[test]
-fn a_failure_at_any_of_three_levels_is_seen_at_the_top_with_its_code() {
+fn a_failure_at_any_of_three_levels_reaches_the_top_with_its_code() {
     for broken in 0..BELOW.len() {
         let mut play = Play::research();
         for agent in &BELOW[..broken] {
             let below = BELOW[BELOW.iter().position(|one| one == agent).unwrap() + 1];
-            // The code is taken from what the one below is told to have ended with.
+            // The agent takes the code from the result of its child.
             let code = "{{result | match /BUILD_ERROR/}}";
             play = play.asks(agent, &[below]);
             play = play.says(agent, &failed(code, &format!("{below} could not")).to_string());
@@ -311,7 +311,7 @@ fn a_failure_at_any_of_three_levels_is_seen_at_the_top_with_its_code() {
 }
 
 #[test]
-fn a_provider_that_fails_at_any_of_three_levels_fails_that_one_and_the_command_if_it_was_its_own() {
+fn a_provider_error_at_any_level_fails_that_agent_and_at_the_first_level_the_command() {
     for (broken, agent) in BELOW.iter().enumerate() {
         let play = Play::research().down_to(broken);
         let error = "error = \"bad_request\"\nmessage = \"no such model\"";

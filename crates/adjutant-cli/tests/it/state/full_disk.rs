@@ -46,10 +46,10 @@ pub(crate) fn may_mount(rig: &Rig) -> bool {
 
 pub(crate) const NAMESPACE: [&str; 2] = ["unshare", "-rm"];
 
-/// A disk of every size from nothing to plenty: the run ends in order or was never begun, and its
+/// A disk of every size from nothing to plenty: the run ends with an outcome or does not start, and its
 /// journal is whole.
 #[test]
-fn on_a_disk_of_any_size_the_run_ends_in_order() {
+fn on_a_disk_of_any_size_the_run_ends_with_an_intact_journal() {
     let rig = growing();
     if !may_mount(&rig) {
         return;
@@ -104,7 +104,7 @@ fn on_a_disk_of_any_size_the_run_ends_in_order() {
 
 /// The space that returns is used, and the run from before is as it was.
 #[test]
-fn a_full_disk_damages_nothing_that_was_there() {
+fn a_full_disk_damages_no_existing_file() {
     let rig = growing();
     if !may_mount(&rig) {
         return;
@@ -133,7 +133,7 @@ fn a_full_disk_damages_nothing_that_was_there() {
 }
 
 #[test]
-fn a_disk_that_is_read_only_is_named_before_any_model_is_asked() {
+fn a_read_only_disk_is_reported_before_any_model_call() {
     let rig = growing();
     if !may_mount(&rig) {
         return;
@@ -156,7 +156,7 @@ fn a_disk_that_is_read_only_is_named_before_any_model_is_asked() {
 
 /// A limit on the length of files is a full disk, not a sudden death by signal.
 #[test]
-fn a_limit_on_file_sizes_ends_the_run_in_order() {
+fn a_file_size_limit_ends_the_run_with_an_intact_journal() {
     let rig = growing();
     let mut ends = Vec::new();
     for kib in [8, 64, 128, 192, 256, 4096] {
@@ -194,7 +194,7 @@ text = "an answer that came while nobody was awake"
 "#;
 
 #[test]
-fn a_state_directory_that_disappears_costs_the_files_and_not_the_result() {
+fn a_removed_state_directory_loses_the_transcripts_but_not_the_result() {
     let rig = Rig::with_script(&HANGING.replace("DELAY", "300000"));
     let mut run = rig.delegating(&["-t", "slow=think"]).start();
     run.wait_for("[slow] note: half of it is done");
@@ -209,12 +209,12 @@ fn a_state_directory_that_disappears_costs_the_files_and_not_the_result() {
 /// The deadline counts while a process is stopped. A process that continues after it is out of time, also
 /// when an answer came meanwhile: that one is kept as late.
 #[test]
-fn a_run_that_was_stopped_past_its_deadline_ends_with_what_it_had() {
+fn a_run_stopped_past_its_deadline_ends_with_partial_results() {
     for delay_ms in ["300000", "1200"] {
         let rig = Rig::with_script(&HANGING.replace("DELAY", delay_ms));
         let mut run = rig.delegating(&["-t", "slow=think", "--set", "timeout_s=1"]).start();
         run.wait_for("[slow] note: half of it is done").signal(Signal::STOP);
-        // Time itself is what this waits for; there is no event to wait for in a stopped process.
+        // Waits for the deadline to pass; a stopped process emits no event to wait for.
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_millis(1_600) {
             thread::park_timeout(Duration::from_millis(100));

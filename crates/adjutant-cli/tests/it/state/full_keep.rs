@@ -57,12 +57,12 @@ fn found_again(kind: &str, between: &str) -> Option<[String; 3]> {
 }
 
 #[test]
-fn a_full_disk_while_work_is_kept_loses_none_of_it() {
+fn a_full_disk_while_work_is_committed_loses_no_work() {
     for kind in ["overlay", "worktree"] {
         let Some([out, err, pruned]) = found_again(kind, "") else { return };
         for told in [out, err] {
-            assert!(told.contains("its work could not be kept"), "{kind}: {told}");
-            assert!(told.contains("`adjutant prune` keeps it"), "{kind}: {told}");
+            assert!(told.contains("its work could not be committed"), "{kind}: {told}");
+            assert!(told.contains("`adjutant prune` commits it"), "{kind}: {told}");
         }
         assert!(
             pruned.contains("kept the work that was left in refs/adjutant/run_"),
@@ -72,13 +72,13 @@ fn a_full_disk_while_work_is_kept_loses_none_of_it() {
 }
 
 #[test]
-fn work_that_was_not_kept_is_found_without_the_records_of_its_run() {
+fn uncommitted_work_is_found_without_the_journal_of_its_run() {
     let forget = r#"rm -r "$ADJUTANT_HOME"/runs/run_* && delegate -t two=y >/dev/null 2>&1"#;
     found_again("overlay", forget);
 }
 
 #[test]
-fn work_that_was_not_kept_is_named_by_every_command_about_it() {
+fn every_command_about_uncommitted_work_names_it() {
     // The run before it kept something, and is not to be taken in its place.
     let ask = r#"
         ask() { "$ADJUTANT" "$@" >../asked 2>&1; echo "$1 $?" >>../codes; cat ../asked >>../told; echo "== $1" >>../told; }
@@ -98,8 +98,8 @@ fn work_that_was_not_kept_is_named_by_every_command_about_it() {
     let (codes, told) = (read("codes"), read("told"));
     assert_eq!(codes, "diff 3\nmerge 3\ndiscard 3\nresume 3\n", "{out}\n{told}");
     for part in told.split_inclusive("== ").filter(|part| part.contains("adjutant")) {
-        assert!(part.contains("could not be kept"), "{part}");
-        assert!(part.contains("`adjutant prune` keeps it"), "{part}");
+        assert!(part.contains("could not be committed"), "{part}");
+        assert!(part.contains("`adjutant prune` commits it"), "{part}");
         assert!(!part.contains("has no results"), "{part}");
         assert!(!part.contains("early"), "{part}");
     }

@@ -120,7 +120,7 @@ impl Left {
         names.lines().map(|path| (path.to_owned(), show(path) + "\n")).collect()
     }
 
-    /// Resumes the run as a person would.
+    /// Resumes the run through the binary.
     fn resume(&self) -> Output {
         let flags = self.fixture["resume"].as_array().unwrap().iter();
         let call = self.project.call(["resume", &self.run, "--yes"]);
@@ -160,7 +160,7 @@ fn stories(prd: &str) -> Vec<Value> {
     std::mem::take(stories)
 }
 
-/// What the names in a fixture stand for here.
+/// The present values of the placeholders in a fixture.
 fn names(rig: &Rig, fixture: &Value) -> Vec<(String, String)> {
     let (place, work) = (rig.path().display().to_string(), rig.work().display().to_string());
     let prd = format!("{work}/prd.json");
@@ -211,7 +211,7 @@ fn copy(from: &Path, path: &Path, to: &Path, names: &[(String, String)], modes: 
         }
         let target = to.join(written_out(path.to_str().unwrap(), names));
         let bytes = fs::read(entry.path()).unwrap();
-        // Objects and indexes of git are no text, and hold no path of the place.
+        // Git objects and indexes are binary and contain no path of the test directory.
         let bytes = match String::from_utf8(bytes) {
             Ok(text) => written_out(&text, names).into_bytes(),
             Err(error) => error.into_bytes(),
@@ -223,7 +223,7 @@ fn copy(from: &Path, path: &Path, to: &Path, names: &[(String, String)], modes: 
 }
 
 #[test]
-fn every_run_that_the_last_version_left_is_read_and_comes_to_the_same_end() {
+fn every_run_of_the_last_version_is_read_and_resumes_to_the_same_end() {
     let entries = fs::read_dir(folder()).unwrap().map(Result::unwrap);
     let fixtures = entries.filter(|entry| entry.path().is_dir());
     let mut names: Vec<String> =
@@ -236,7 +236,7 @@ fn every_run_that_the_last_version_left_is_read_and_comes_to_the_same_end() {
 }
 
 #[test]
-fn a_question_that_was_open_stays_open_until_a_person_answers() {
+fn an_open_question_of_the_last_version_stays_open_until_it_is_answered() {
     let left = Left::new("question-open");
     let before = left.journal();
     let out = left.project.call(["resume", &left.run]).run();
@@ -265,7 +265,7 @@ fn a_repeated_call_finds_its_run_and_todays_auto_approvals_still_count() {
 }
 
 #[test]
-fn a_story_that_was_half_way_is_not_begun_again_and_the_others_go_on() {
+fn a_half_finished_story_of_the_last_version_is_not_started_again_and_the_others_run() {
     let left = Left::new("story-half-way");
     let out = left.project.story(&["--story", "US-002"]);
     assert!(out.stdout.contains(&format!("adjutant resume {}", left.run)), "{out}");
@@ -280,7 +280,7 @@ fn a_story_that_was_half_way_is_not_begun_again_and_the_others_go_on() {
 }
 
 #[test]
-fn a_consent_that_was_given_still_counts() {
+fn consent_given_to_the_last_version_still_counts() {
     let left = Left::new("verifying");
     let json = left.project.json(&["--again"], 0);
     assert_eq!(left.rig().runs().len(), 2, "{json:#}");
@@ -288,7 +288,7 @@ fn a_consent_that_was_given_still_counts() {
 }
 
 #[test]
-fn a_merged_result_is_known_as_merged_and_can_be_undone() {
+fn a_result_merged_by_the_last_version_is_recognised_and_can_be_undone() {
     let left = Left::new("merged");
     let merge = |args: &[&str]| left.json(&[&["merge", &left.run], args].concat());
     assert_eq!(fates(&merge(&[])), ["already"]);

@@ -12,7 +12,8 @@ use crate::merge::open::repository;
 use crate::support::rig::{BINARY, Output, Rig};
 use crate::support::running::Running;
 
-/// Lists what is not private below a directory, and what was looked at; what lies in a checkout has the modes of one.
+/// Lists the entries below a directory that are not private, and all entries. Files in a checkout are skipped:
+/// they have the modes of git.
 fn open_below(folder: &Path, found: &mut Vec<String>, looked_at: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap().flatten() {
         let (path, name) = (entry.path(), entry.file_name().into_string().unwrap());
@@ -107,7 +108,7 @@ fn bounded(rig: &Rig, args: &[&str]) -> Output {
 }
 
 #[test]
-fn a_link_or_a_pipe_in_the_place_of_a_lock_is_refused_and_nothing_hangs() {
+fn a_link_or_pipe_in_place_of_a_lock_is_refused_without_blocking() {
     let repo = repository();
     let path = std::env::var_os("PATH").unwrap();
     let out = repo.rig.delegating(&["--write", "-t", "quick=Do"]).env("PATH", path).run();

@@ -81,7 +81,7 @@ fn a_damaged_registry_refuses_a_merge_but_allows_undoing_one() {
     let first = repo.keep_lines(&ran, 0, &[(3, "by one")]);
     let second = repo.keep_lines(&ran, 1, &[(18, "by two")]);
     let merged = || -> Vec<String> {
-        let known = RegistryHandle::at(&repo.rig.state()).look().unwrap();
+        let known = RegistryHandle::at(&repo.rig.state()).read_unlocked().unwrap();
         known.merges().map(|it| it.commit.clone()).collect()
     };
     let [one, two] = [&ran.sessions[0], &ran.sessions[1]];

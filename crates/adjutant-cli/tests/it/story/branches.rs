@@ -37,12 +37,12 @@ fn the_branch_is_named_in_the_report_and_in_the_prd() {
     let story = &project.json(&[], 0)["stories"][0];
     assert_eq!(story["branch"], "adjutant/A");
     assert!(story["reference"].as_str().unwrap().starts_with("refs/adjutant/run_"));
-    // Where none is made, none is named.
+    // Without a branch none is named.
     let project = self::project("A");
     let story = &project.json(&["--merge", "apply"], 0)["stories"][0];
     assert_eq!(story["branch"], Value::Null);
     assert_eq!(project.entry("A")["adjutant"]["branch"], Value::Null);
-    // What is merged is not to be merged again, but can be taken back.
+    // A merged result is not merged again but can be undone.
     assert_eq!(story["merge"], Value::Null, "{story:#}");
     let undo = story["undo"].as_str().unwrap();
     let made = project.repo.rig.work().join("made");
@@ -60,7 +60,7 @@ fn the_branch_is_named_in_the_report_and_in_the_prd() {
 }
 
 #[test]
-fn every_id_that_git_takes_is_the_name_of_its_branch() {
+fn a_story_id_that_git_accepts_is_the_branch_name() {
     for (id, name) in
         [("日本", "adjutant/日本"), ("US_1.b", "adjutant/US_1.b"), ("a'b", "adjutant/a'b")]
     {
@@ -76,7 +76,7 @@ fn every_id_that_git_takes_is_the_name_of_its_branch() {
         assert!(branch.starts_with("adjutant/run_"), "{json:#}");
         assert_eq!(branches(&project), [branch], "{json:#}");
         let remark = json["stories"][0]["remarks"][0].as_str().unwrap();
-        assert!(remark.contains("git does not allow a branch called"), "{json:#}");
+        assert!(remark.contains("git does not allow one called"), "{json:#}");
     }
 }
 
@@ -112,7 +112,7 @@ fn a_branch_name_that_is_blocked_gets_an_alternative() {
 #[test]
 fn the_report_says_why_a_branch_could_not_be_created() {
     let project = project("A");
-    // As another git leaves it that writes that branch, or was killed.
+    // The lock file of another git process that writes this branch or was killed.
     project.rig().write(".git/refs/heads/adjutant/A.lock", "");
     let json = project.json(&[], 3);
     let story = &json["stories"][0];
@@ -133,7 +133,7 @@ fn usage_that_no_provider_reported_is_recorded_as_an_estimate() {
     let mut running = project.working(&[]).start();
     running.wait_for(" started");
     let run = project.rig().only_run();
-    // No line is printed when a model is asked; the journal has it first.
+    // The journal shows the model call; no line is printed for it.
     while project.events(&run, "reserved").is_empty() {
         assert!(!running.has_ended());
         std::thread::yield_now();
@@ -149,7 +149,7 @@ fn usage_that_no_provider_reported_is_recorded_as_an_estimate() {
     );
     assert_eq!(project.entry("US-001")["adjutant"]["estimated"], true, "{out}");
     assert_eq!(project.entry("US-001")["adjutant"]["branch"], "adjutant/US-001");
-    // What was reported in full is no estimate.
+    // Usage that the provider reported is not an estimate.
     let project = self::project("A");
     assert_eq!(project.story(&[]).code, 0);
     assert_eq!(project.entry("A")["adjutant"]["estimated"], Value::Null);

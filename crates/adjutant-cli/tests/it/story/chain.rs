@@ -65,7 +65,7 @@ fn tip(project: &Project, story: &str) -> String {
     project.repo.git(["rev-parse", &format!("adjutant/{story}")])
 }
 
-/// Says that no branch has another PRD than the user committed.
+/// Checks that every branch has the PRD that the user committed.
 #[track_caller]
 fn assert_prd_left_out(project: &Project, stories: &[&str]) {
     for story in stories {
@@ -107,7 +107,7 @@ fn each_branch_of_a_chain_builds_on_the_previous_one() {
     }
 }
 
-/// Two stories on one, of which the first goes on with its line, and a fourth on both.
+/// A diamond: B and C depend on A, D on both. B edits the line that A wrote.
 fn diamond() -> Project {
     let stories: [(&str, &[&str]); 4] =
         [("A", &[]), ("B", &["A"]), ("C", &["A"]), ("D", &["B", "C"])];
@@ -185,7 +185,7 @@ fn a_chain_in_a_tree_with_uncommitted_files_has_them_once() {
 }
 
 #[test]
-fn what_a_person_does_between_two_stories_of_a_chain_goes_together_with_both() {
+fn changes_of_the_user_between_two_stories_of_a_chain_are_combined_with_both() {
     for how in ["edits", "commits", "edits what was uncommitted"] {
         let turns =
             [sed("A", "s/^line 2$/by a/"), done("A"), sed("B", "s/^by a$/by b/"), done("B")];
@@ -213,10 +213,10 @@ fn what_a_person_does_between_two_stories_of_a_chain_goes_together_with_both() {
 }
 
 #[test]
-fn what_two_branches_took_in_over_states_of_the_tree_goes_together_with_a_third() {
+fn branches_built_on_different_states_of_the_tree_are_combined_in_a_later_story() {
     let project = diamond();
     for (story, own) in [("A", 1), ("B", 1), ("C", 2), ("D", 3)] {
-        // C has what A did as a part of its merge with another state; B changed that.
+        // C contains A's work as part of a merge with another state of the tree; B changed that work.
         project.rig().write("own", format!("not committed, {own}\n"));
         let out = project.story(&["--story", story]);
         assert_eq!(out.code, 0, "{story}: {out}");
@@ -227,7 +227,7 @@ fn what_two_branches_took_in_over_states_of_the_tree_goes_together_with_a_third(
 }
 
 #[test]
-fn a_story_after_a_branch_that_was_merged_begins_from_there() {
+fn a_story_after_a_merged_branch_starts_from_the_merge() {
     for how in ["--ff-only", "--no-ff", "--squash"] {
         let turns = [
             sed("A", "s/^line 2$/by a/"),
@@ -251,14 +251,14 @@ fn a_story_after_a_branch_that_was_merged_begins_from_there() {
     }
 }
 
-/// Takes a branch over the way many projects do: one commit that does not know where it comes from.
+/// Squash-merges a branch, as many projects do: one commit without the branch as parent.
 fn squash(project: &Project, story: &str) {
     project.repo.git(["merge", "-q", "--squash", &format!("adjutant/{story}")]);
     project.repo.git(["commit", "-q", "-m", story]);
 }
 
 #[test]
-fn what_a_person_removed_of_merged_work_does_not_come_back_by_a_story_further_on() {
+fn a_later_story_does_not_restore_merged_files_that_the_user_removed() {
     let stories: [(&str, &[&str]); 3] = [("A", &[]), ("B", &["A"]), ("C", &["B"])];
     let turns = ["A", "B", "C"].map(|id| [writes(id, &format!("{id}.txt"), "made\n"), done(id)]);
     for kind in KINDS {
@@ -277,7 +277,7 @@ fn what_a_person_removed_of_merged_work_does_not_come_back_by_a_story_further_on
 }
 
 #[test]
-fn a_chain_whose_end_was_squashed_goes_on_from_there() {
+fn a_story_continues_from_the_squashed_end_of_its_chain() {
     let stories: [(&str, &[&str]); 4] = [("A", &[]), ("B", &["A"]), ("C", &["B"]), ("D", &["C"])];
     let turns = ["A", "B", "C", "D"].map(|id| [runs(id, &format!("echo {id} >> chain")), done(id)]);
     let project = Project::new(&prd(&stories), turns.concat());
@@ -292,7 +292,7 @@ fn a_chain_whose_end_was_squashed_goes_on_from_there() {
 }
 
 #[test]
-fn what_was_done_again_below_a_story_takes_the_place_of_what_was_done_first() {
+fn a_repeated_dependency_replaces_its_earlier_work() {
     let stories: [(&str, &[&str]); 3] = [("A", &[]), ("B", &["A"]), ("C", &["B"])];
     let turns = [writes("A", "a", "first\n"), done("A"), writes("B", "b", "b\n"), done("B")];
     let project = Project::new(&prd(&stories), turns);
@@ -342,7 +342,7 @@ fn a_broken_branch_of_another_tool_does_not_stop_a_story() {
 }
 
 #[test]
-fn a_merge_that_a_person_has_not_settled_is_named_in_the_report() {
+fn an_unresolved_merge_of_the_user_is_named_in_the_report() {
     let project = Project::new(&prd(&[("A", &[])]), [writes("A", "a", "a\n"), done("A")]);
     project.repo.git(["checkout", "-q", "-b", "other"]);
     project.rig().write("long", lines(&[(2, "theirs")]));
@@ -448,7 +448,7 @@ fn the_time_of_a_story_does_not_grow_with_the_stories_before_it() {
     let prd = json!({ "userStories": (1..=STORIES).map(story).collect::<Vec<_>>() });
     for writes in [false, true] {
         let project = Project::new(&prd, (1..=STORIES).flat_map(turns));
-        // What stands on an earlier state of the tree has to be merged with this one.
+        // Work based on an earlier state of the tree has to be merged with the present one.
         let by_person = |number: usize| {
             if writes {
                 project.rig().write(&format!("own-{number}"), "not committed\n");
@@ -474,7 +474,7 @@ fn the_time_of_a_story_does_not_grow_with_the_stories_before_it() {
 }
 
 #[test]
-fn a_chain_of_a_prd_that_lies_elsewhere_begins_from_one_state() {
+fn a_chain_of_a_prd_outside_the_repository_starts_from_one_state() {
     let turns = [writes("A", "a", "a\n"), done("A"), writes("B", "b", "b\n"), done("B")];
     let project = Project::new(&prd(&[("A", &[]), ("B", &["A"])]), turns);
     let tree = project.rig().work();
@@ -489,7 +489,7 @@ fn a_chain_of_a_prd_that_lies_elsewhere_begins_from_one_state() {
     let [a, b] = ["A", "B"].map(|story| tip(&project, story));
     let state = project.repo.git(["rev-parse", "adjutant/A~1"]);
     assert_eq!(beyond(&project, "main", "B"), [b, a, state]);
-    // Dated by the clock it would be another commit a second later.
+    // With the date of the clock the commit would differ a second later.
     let dates =
         ["main", "adjutant/A~1"].map(|it| project.repo.git(["log", "-1", "--format=%ct", it]));
     assert_eq!(dates[0], dates[1]);

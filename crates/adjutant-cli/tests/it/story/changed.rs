@@ -27,12 +27,12 @@ fn another_story_of_the_same_id_is_not_marked_by_a_run_on_the_first() {
     assert!(!out.stderr.contains("was completed by"), "{out}");
     assert_eq!(project.rig().runs().len(), 2, "{out}");
     assert_ne!(project.entry("US-001")["adjutant"]["run"], first.as_str());
-    // A command that decides now and did not then is another thing to ask for.
+    // A verify command that was added since then changes the request.
     project.rig().write("prd.json", &before);
     let out = project.story(&["--verify", "true"]);
     assert_eq!(out.code, 0, "{out}");
     assert_eq!(project.rig().runs().len(), 3, "{out}");
-    // Exactly what the first was asked is written down.
+    // An equal request finds the first run and writes its outcome.
     project.rig().write("prd.json", &before);
     let out = project.story(&[]);
     assert!(out.stderr.contains(&format!("was completed by {first}")), "{out}");
@@ -114,7 +114,7 @@ fn two(verify: &str) -> Value {
     ] })
 }
 
-/// Changes the PRD while the first of two stories runs; returns what was said and how it ended.
+/// Changes the PRD while the first of two stories runs; returns the project and the output.
 fn changed_under(change: impl FnOnce(&Project)) -> (Project, String) {
     let mut last = done("A");
     last["delay_ms"] = json!(400);
@@ -127,15 +127,15 @@ fn changed_under(change: impl FnOnce(&Project)) -> (Project, String) {
 }
 
 #[test]
-fn a_story_whose_outcome_could_not_be_written_is_skipped() {
+fn a_story_is_skipped_if_the_prd_became_invalid() {
     let (project, said) = changed_under(|project| {
         project.rig().write("prd.json", "{ \"userStories\": [");
     });
-    assert!(said.contains("B: not begun, its outcome could not be written:"), "{said}");
+    assert!(said.contains("B: not begun, the PRD cannot be used now:"), "{said}");
     assert!(said.contains("[exit 3]"), "{said}");
     assert_eq!(project.rig().runs().len(), 1, "{said}");
     assert_eq!(project.repo.read("prd.json"), "{ \"userStories\": [", "theirs stays");
-    // Once the file is in order what was done is written down, and the rest is worked on.
+    // Once the file is valid again the outcome is written and the other stories run.
     project.rig().write("prd.json", serde_json::to_string_pretty(&two("true")).unwrap());
     let out = project.working(&["--trust-prd"]).run();
     assert_eq!(out.code, 0, "{out}");
@@ -144,7 +144,7 @@ fn a_story_whose_outcome_could_not_be_written_is_skipped() {
         assert_eq!(project.entry(id)["passes"], true, "{out}");
     }
 
-    // Where only the first is in the way, the second is begun as the file has it now.
+    // If only the first story cannot run, the second starts with the present text of the file.
     let (project, said) = changed_under(|project| {
         let theirs = two("true").to_string().replace("First", "Another");
         project.rig().write("prd.json", theirs);
@@ -247,7 +247,7 @@ fn the_work_of_a_dependency_is_that_of_the_run_in_its_entry() {
     for is_named in [true, false] {
         let (project, mut other) = half_done();
         if !is_named {
-            // Another A, which the person did: the work of the first is none of its.
+            // The user replaced story A and completed it: the work of the first A does not belong to it.
             other["userStories"][0]["passes"] = json!(true);
             project.rig().write("prd.json", other.to_string());
         }
@@ -260,7 +260,7 @@ fn the_work_of_a_dependency_is_that_of_the_run_in_its_entry() {
 }
 
 #[test]
-fn a_planned_child_is_told_its_files() {
+fn the_prompt_of_a_planned_child_names_its_files() {
     let prd = json!({ "userStories": [{
         "id": "US-001", "title": "Log in", "passes": false,
         "delegationStrategy": [{ "description": "Implement JWT", "fileScope": ["src/jwt"] }],

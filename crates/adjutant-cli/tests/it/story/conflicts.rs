@@ -1,4 +1,4 @@
-//! Children that change the same file: the second is not merged; its parent is told each file and how to resolve the
+//! Children that change the same file: the second is not merged; its parent gets each file and how to resolve the
 //! conflict, and resolves it.
 
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use crate::support::project::{Project, calls, done, one_story, partial, runs, sa
 const ONE: &str = "Change it one way";
 const TWO: &str = "Change it the other way";
 
-/// What each child does, what the parent does to settle it, and what is in the way.
+/// The changes of each child, the resolution by the parent, and the conflicting files.
 struct Clash {
     name: &'static str,
     one: Value,
@@ -17,7 +17,7 @@ struct Clash {
     what: &'static str,
     path: &'static str,
     settle: Value,
-    /// A command that is true of what the story comes to.
+    /// A command that succeeds on the final files of the story.
     holds: &'static str,
 }
 
@@ -67,7 +67,7 @@ fn clashes() -> [Clash; 4] {
 }
 
 #[test]
-fn the_parent_is_told_of_a_conflict_and_resolves_it() {
+fn the_parent_agent_gets_a_conflict_as_its_task_and_resolves_it() {
     for clash in clashes() {
         let name = clash.name;
         let turns = [
@@ -95,7 +95,7 @@ fn the_parent_is_told_of_a_conflict_and_resolves_it() {
         let two = project.session(&run, TWO);
         assert!(told.contains(&format!("`{}`", clash.path)), "{name}: {told}");
         assert!(told.contains("conflict") && told.contains("diff --git"), "{name}: {told}");
-        // All of the second or nothing of it.
+        // The second child is merged completely or not at all.
         let files = project.files(&run, "US-001");
         assert!(!files.contains(&"beside".to_owned()), "{name}: {files:?}");
         assert_eq!(project.left(&run, TWO, "beside"), "by the other", "{name}: its work stays");
@@ -108,7 +108,7 @@ fn the_parent_is_told_of_a_conflict_and_resolves_it() {
 }
 
 #[test]
-fn a_rename_and_an_edit_and_a_mode_go_together() {
+fn a_rename_an_edit_and_a_mode_change_of_children_are_combined() {
     let turns = [
         says("US-001", &format!("[delegate:{ONE}:1]\n[delegate:{TWO}:1]")),
         done("US-001"),
@@ -125,7 +125,7 @@ fn a_rename_and_an_edit_and_a_mode_go_together() {
 }
 
 #[test]
-fn modes_that_differ_are_settled_too() {
+fn conflicting_modes_are_resolved_by_the_parent_too() {
     // Both make a new file of the same name, one of them a program.
     let turns = [
         says("US-001", &format!("[delegate:{ONE}:1]\n[delegate:{TWO}:1]")),
@@ -146,7 +146,7 @@ fn modes_that_differ_are_settled_too() {
 }
 
 #[test]
-fn without_merging_children_their_work_is_left_to_references() {
+fn without_merge_children_the_work_of_children_stays_in_references() {
     let turns = [
         says("US-001", &format!("[delegate:{ONE}:1]\n[delegate:{TWO}:1]")),
         done("US-001"),
@@ -191,7 +191,7 @@ fn a_child_of_a_child_conflicts_with_its_own_parent_only() {
 }
 
 #[test]
-fn a_child_passes_only_where_its_work_is_in_the_story() {
+fn a_child_passes_only_if_its_work_is_in_the_story() {
     const DEEP: &str = "Do a part of it";
     let below = |rest: Vec<Value>| {
         let begin = [
@@ -221,7 +221,7 @@ fn a_child_passes_only_where_its_work_is_in_the_story() {
         let entries = ["US-001-DEL-001", "US-001-DEL-001-DEL-001"].map(|id| project.entry(id));
         let found = entries.each_ref().map(|entry| entry["passes"] == true);
         assert_eq!(found, passes, "{what}: {entries:?} {out}");
-        // What passes is there, whatever was said of it.
+        // Passing work is in the story, whatever was reported about it.
         let files = project.files(&project.rig().only_run(), "US-001");
         assert_eq!(files.contains(&"deep".to_owned()), passes[1], "{what}: {files:?}");
     }
@@ -260,7 +260,7 @@ fn quotes_of_a_conflict_contain_no_secrets() {
         done(TWO),
     ];
     let project = Project::new(&one_story(), turns);
-    // So many that the place where the quotation is cut lies within one.
+    // So many secrets that the quotation is truncated inside one.
     let token = |nth: usize| format!("line ghp_{nth:036}\n");
     project.rig().write("tokens", (0..400).map(token).collect::<String>());
     let out = project.story(&[]);

@@ -9,7 +9,7 @@ fn last(mut texts: Vec<String>) -> String {
     texts.pop().unwrap().replace("\n>\n", "\n\n").replace("\n> ", "\n")
 }
 
-/// Holds a refusal to its text wherever it is read: by the agent, in the journal, by programs.
+/// Checks the text of a refusal for the agent, in the journal and in JSON output.
 #[track_caller]
 fn assert_refused(project: &Project, json: &Value, who: &str, code: &str, text: &str) {
     let run = project.rig().only_run();
@@ -39,7 +39,7 @@ fn simple_delegation() {
     let run = project.rig().only_run();
     assert_eq!(project.own(), before, "the user's files are the user's");
 
-    // The child's work is in the story's, and both are told what it came to.
+    // The child's work is part of the story's work, and both reports show its outcome.
     assert_eq!(project.left(&run, "US-001", "jwt"), "a token");
     let told = last(project.told(&run, "US-001"));
     for words in
@@ -59,7 +59,7 @@ fn simple_delegation() {
     });
     assert_eq!(child["delegationContext"], context);
     assert_eq!((&child["passes"], &child["estimatedHours"]), (&json!(true), &json!(4)));
-    // The branch is there to be looked at, and merging it is one command.
+    // The branch exists, and one command merges it.
     let merged = project.call(["merge", &run]).run();
     assert_eq!(merged.code, 0, "{merged}");
     assert_eq!(project.repo.read("jwt"), "a token\n");
@@ -86,7 +86,7 @@ fn two_level_delegation() {
     let child = "US-001-DEL-001-DEL-001";
     assert_eq!(project.entry(child)["delegationContext"]["depth"], 2);
     assert_eq!(project.entry(child)["delegationContext"]["can_delegate"], false);
-    // It began from what its parent had done so far, and its work came up both levels.
+    // It started from the work of its parent so far, and its own work was merged up both levels.
     assert_eq!(project.left(&run, "US-001", "seen"), "a token");
     assert_eq!(
         project.left(&run, "US-001", "terms"),
@@ -170,7 +170,7 @@ fn cycle_rejection() {
 }
 
 #[test]
-fn a_story_of_the_prd_is_worked_on_by_itself_and_once() {
+fn a_story_of_the_prd_cannot_be_delegated_by_another_story() {
     let verify = "test -e out";
     let prd = json!({ "userStories": [
         { "id": "US-001", "title": "Log in", "passes": false },
@@ -384,7 +384,7 @@ fn failure_handling() {
     let told = last(project.told(&run, "US-001"));
     assert!(told.contains("US-001-DEL-001 [Implement JWT] ✗"), "{told}");
     assert!(told.contains("no such thing"), "{told}");
-    // The parent went on, with the work of the other child and without that of the one that failed.
+    // The parent continued with the work of the successful child and without that of the failed one.
     let files = project.files(&run, "US-001");
     assert!(files.contains(&"ui".to_owned()) && files.contains(&"note".to_owned()), "{files:?}");
     assert!(!files.contains(&"jwt".to_owned()), "{files:?}");
@@ -414,7 +414,7 @@ fn tools_delegate_in_stories_too() {
     let run = project.rig().only_run();
     assert_eq!(project.left(&run, "US-001", "jwt"), "a token");
     assert_eq!(project.left(&run, "US-001", "ui"), "a form");
-    // Numbers are of the parent, whichever way it asked.
+    // Child numbers belong to the parent, whichever way it delegated.
     assert_eq!(project.entry("US-001-DEL-001")["title"], "Implement JWT");
     assert_eq!(project.entry("US-001-DEL-002")["title"], "Create UI");
 }

@@ -102,7 +102,7 @@ fn ctrl_c_ends_the_story_and_starts_no_other() {
     );
     assert_eq!(project.entry("US-002"), prd["userStories"][1]);
     assert_eq!(project.left(&run, "Implement JWT", "jwt"), "a token", "what was done is kept");
-    // It can be begun anew.
+    // It can be started again.
     let mut turns = slow();
     turns.push(done("US-002"));
     project.script(&quick(turns));
@@ -159,7 +159,7 @@ fn a_resumed_run_knows_the_other_stories_of_a_read_only_prd() {
         let out = project.call(["resume", &run, "--yes", "--say", "Go on."]).run();
         let refused = project.told(&run, "US-001").join("\n").contains("is the name of a story");
         assert_eq!(refused, !is_gone, "{out}");
-        let said = out.stderr.contains("cannot read the other stories");
+        let said = out.stderr.contains("cannot read the PRD");
         assert_eq!(said, is_gone, "{out}");
     }
 }
@@ -192,7 +192,7 @@ fn without_a_repository_it_says_how_to_make_one() {
 }
 
 #[test]
-fn a_repository_without_a_commit_does() {
+fn a_story_works_in_a_repository_without_a_commit() {
     let project = Project::new(&one_story(), [writes("US-001", "jwt", "x\n"), done("US-001")]);
     fs::remove_dir_all(project.rig().work().join(".git")).unwrap();
     project.repo.git(["init", "-q", "-b", "main", "."]);
@@ -216,7 +216,7 @@ fn the_preset_serves_other_commands_without_a_story() {
     let args = ["--enable-delegation"];
     let out = project.call(["delegate", "-t", "one=Log in"]).args(model).args(args).run();
     assert!(!out.stderr.contains("panicked"), "{out}");
-    // There is no story, so a marker is only a text.
+    // Outside stories a marker is plain text.
     for run in project.rig().runs() {
         let events = project.rig().events(&run);
         assert!(events.iter().all(|event| event["type"] != "markers_read"), "{run}");

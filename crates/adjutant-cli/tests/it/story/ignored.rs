@@ -1,4 +1,4 @@
-//! Files that git ignores by a person's own rules reach no agent and no branch.
+//! Files that git ignores by rules of the user reach no agent and no branch.
 
 use std::fs;
 use std::process::Command;
@@ -20,7 +20,7 @@ struct Way {
     name: &'static str,
     /// Files below the place of the test; `@` stands for that place.
     files: &'static [(&'static str, &'static str)],
-    /// Variables with a value in which `@` stands for the same, or ones that are not set.
+    /// Environment variables, with the same meaning of `@`; `None` unsets a variable.
     variables: &'static [(&'static str, Option<&'static str>)],
     is_ignored: bool,
 }

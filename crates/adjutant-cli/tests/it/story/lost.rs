@@ -25,7 +25,7 @@ fn run_of(project: &Project, story: &str) -> String {
     project.entry(story)["adjutant"]["run"].as_str().unwrap().to_owned()
 }
 
-/// Has A done, and the file as it was before that where `is_forgotten`.
+/// Completes A; if `is_forgotten`, restores the PRD to its state before that.
 fn after_a(is_forgotten: bool) -> (Project, String) {
     let project = project();
     let out = project.story(&["--story", "A"]);
@@ -37,7 +37,7 @@ fn after_a(is_forgotten: bool) -> (Project, String) {
     (project, run)
 }
 
-/// Changes a line of a journal, and has no checkpoint hide it.
+/// Changes a line of a journal and removes the checkpoint, which would hide the change.
 fn damage_journal(project: &Project, run: &str, line: usize) {
     let folder = project.rig().run_folder(run);
     journal::damage(&folder.join("journal.jsonl"), line);
@@ -48,7 +48,7 @@ fn damage_journal(project: &Project, run: &str, line: usize) {
     }
 }
 
-/// Takes the work of A away: by discarding it, or by a clone in the place of the repository.
+/// Removes the work of A: by discarding it, or by replacing the repository with a clone.
 fn lose(project: &Project, run: &str, how: &str) {
     if how == "discarded" {
         let out = project.call(["discard", run, "--yes"]).run();
@@ -97,7 +97,7 @@ fn a_story_whose_work_exists_is_recorded_with_its_branch() {
         }
         let out = project.story(&["--story", "A"]);
         assert_eq!(out.code, 0, "{out}");
-        assert!(out.stdout.contains("--again starts it again"), "{out}");
+        assert!(out.stdout.contains("--again starts the story over"), "{out}");
         assert_eq!(run_of(&project, "A"), run, "{out}");
         assert_eq!(project.entry("A")["adjutant"]["branch"], "adjutant/A");
         assert_eq!(project.repo.git(["show", "adjutant/A:a"]), "by a");
@@ -176,7 +176,7 @@ fn a_story_is_not_built_without_the_work_it_depends_on() {
             assert!(not_begun["why"].as_str().unwrap().contains(words), "{how}: {json:#}");
         }
         assert_eq!(project.rig().runs().len(), 1, "{how}");
-        // What it says helps: a person's own work needs no run, and a story that does not pass is done again.
+        // The advice works: work of the user needs no run, and a story that does not pass runs again.
         let mut prd = project.prd();
         prd["userStories"][0]["passes"] = json!(false);
         project.rig().write("prd.json", prd.to_string());
@@ -201,7 +201,7 @@ fn a_story_with_an_unreadable_run_is_not_repeated_silently() {
         let json = project.json(&["--story", "A"], 3);
         let why = json["not_begun"][0]["why"].as_str().unwrap_or_default();
         assert!(why.starts_with(&format!("{run} cannot be read (")), "{line}: {json:#}");
-        assert!(why.contains("--again starts it again"), "{line}: {json:#}");
+        assert!(why.contains("--again starts the story over"), "{line}: {json:#}");
         assert_eq!(project.rig().runs().len(), 1, "{line}");
         let json = project.json(&["--story", "A", "--again"], 0);
         assert_eq!(json["passed"], 1, "{line}: {json:#}");
@@ -288,7 +288,7 @@ fn a_story_is_skipped_if_the_commit_of_its_dependency_is_unknown() {
         let (project, _) = after_more(&[writes("A", "a", "by a\n"), done("A")]);
         let mut prd = project.prd();
         let record = prd["userStories"][0]["adjutant"].as_object_mut().unwrap();
-        // As an earlier version wrote it; or as someone would who wants other content built on.
+        // A PRD of an earlier version, or one edited to make the story build on other content.
         if how == "no commit" {
             record.remove("commit");
         } else {
@@ -332,7 +332,7 @@ fn a_run_that_is_not_known_here_is_named_in_the_report() {
     let json = project.json(&[], 0);
     let remark = json["stories"][0]["remarks"][0].as_str().unwrap();
     assert!(remark.contains(stranger) && remark.contains("not known here"), "{json:#}");
-    // For people too.
+    // The text output names it too.
     let prd = project.repo.read("prd.json");
     let (before, after) = prd.split_once("\"id\": \"B\"").unwrap();
     let again = after.replacen("\"passes\": true", "\"passes\": false", 1);

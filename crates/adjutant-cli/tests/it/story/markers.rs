@@ -49,7 +49,7 @@ fn markers_cut_across_the_pieces_of_a_stream_are_whole() {
 }
 
 #[test]
-fn markers_in_code_and_in_what_was_read_are_not_run() {
+fn markers_in_code_blocks_and_in_read_files_are_not_run() {
     let project = Project::new(
         &one_story(),
         [
@@ -85,13 +85,13 @@ fn eleven_markers_at_once_are_all_refused_and_reported() {
     let told = project.told(&run, "US-001");
     assert!(told[0].contains("Too many delegations (11). Maximum: 10"), "{told:#?}");
     assert!(told[0].contains("Nothing was delegated"), "{told:#?}");
-    // Nothing of it was begun, so no number was used: ten are ten.
+    // No delegation started, so no child number was used.
     assert_eq!(granted(&project, &run).len(), 10, "{out}");
     assert_eq!(project.entry("US-001-DEL-010")["title"], "Part 10");
 }
 
 #[test]
-fn the_eleventh_of_a_story_is_one_too_many() {
+fn the_eleventh_delegation_of_a_story_is_refused() {
     let mut turns = vec![says("US-001", &parts(1..=6)), says("US-001", &parts(7..=12))];
     turns.push(done("US-001"));
     turns.extend((1..=12).map(|n| done(&format!("Part {n}"))));
@@ -109,7 +109,7 @@ fn the_eleventh_of_a_story_is_one_too_many() {
 }
 
 #[test]
-fn numbers_go_on_across_turns() {
+fn child_numbers_continue_across_turns() {
     let turns = [
         says("US-001", "[delegate:One:1]\n[delegate:Two:1]"),
         says("US-001", "[delegate:Three:1]"),
@@ -147,7 +147,7 @@ fn colons_brackets_and_many_scripts_are_part_of_a_description() {
 }
 
 #[test]
-fn a_marker_that_cannot_be_read_is_told_and_the_others_run() {
+fn an_unparsable_marker_is_reported_and_the_others_run() {
     for (bad, why) in [
         ("[delegate:two\nlines:1]", "line"),
         ("[delegate:no hours]", "hours"),
@@ -169,7 +169,7 @@ fn a_marker_that_cannot_be_read_is_told_and_the_others_run() {
         let unread = json["stories"][0]["unread_markers"].as_array().unwrap();
         assert_eq!(unread.len(), 1, "{bad}: {json:#}");
 
-        // Alone it is told too, and the agent goes on.
+        // An answer with only this marker gets the error too, and the agent continues.
         let project = Project::new(&one_story(), [says("US-001", bad), done("US-001")]);
         let out = project.story(&[]);
         assert_eq!(out.code, 0, "{bad}: {out}");

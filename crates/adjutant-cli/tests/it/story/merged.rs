@@ -1,5 +1,5 @@
 //! Work that was merged earlier: a story takes it in again if the files no longer have any of it, and never reverts
-//! what a person changed in it.
+//! what the user changed in it.
 
 use std::fs;
 
@@ -51,7 +51,7 @@ fn merge(project: &Project, id: &str) {
     assert_eq!(out.code, 0, "{id}: {out}");
 }
 
-/// What the result of a story has at a path; nothing where it has nothing there.
+/// The content of a path in the result of a story, if it exists.
 fn has(project: &Project, id: &str, path: &str) -> Option<String> {
     let run = run_of(project, id);
     let has_it = project.files(&run, id).iter().any(|it| it == path);
@@ -60,13 +60,13 @@ fn has(project: &Project, id: &str, path: &str) -> Option<String> {
 
 const TWO: &str = "echo by a > first; echo also > second";
 
-/// What a person does to their files.
+/// A change that the user makes to their files.
 type Does = fn(&Project);
 
 /// Lines of `long`, by their numbers.
 type Changed<'l> = &'l [(usize, &'l str)];
 
-/// What a person can do so that nothing of merged work is in the files.
+/// The ways in which a user can remove all merged work from the files.
 const GONE: [(&str, Does); 7] = [
     ("a branch without it", |project| {
         project.repo.git(["checkout", "-q", "-b", "feature"]);
@@ -100,7 +100,7 @@ const GONE: [(&str, Does); 7] = [
 ];
 
 #[test]
-fn a_story_begins_with_merged_work_that_is_in_the_files_no_more() {
+fn a_story_starts_with_merged_work_that_the_files_no_longer_contain() {
     for (how, lose) in GONE {
         let project = merged(TWO);
         lose(&project);
@@ -149,7 +149,7 @@ fn every_kind_of_reverted_change_is_detected() {
 }
 
 #[test]
-fn what_a_person_made_of_merged_work_stays_theirs() {
+fn edits_of_the_user_to_merged_work_are_kept() {
     let cases: [(&str, Does, Option<&str>, Option<&str>); 6] = [
         ("left", |_| {}, Some("by a\n"), Some("also\n")),
         (
@@ -209,7 +209,7 @@ fn what_a_person_made_of_merged_work_stays_theirs() {
 }
 
 #[test]
-fn lines_that_a_person_took_out_of_merged_work_stay_out() {
+fn lines_that_the_user_removed_from_merged_work_stay_removed() {
     for is_committed in [false, true] {
         let project = merged("sed -i 's/^line 2$/by a/; s/^line 18$/by a too/' long");
         project.rig().write("long", lines(&[(18, "by a too")]));
@@ -223,7 +223,7 @@ fn lines_that_a_person_took_out_of_merged_work_stay_out() {
 }
 
 #[test]
-fn a_chain_that_was_merged_is_missed_as_a_whole_and_by_its_parts() {
+fn missing_parts_of_a_merged_chain_are_detected() {
     let chain = [("A", "sed -i 's/^line 2$/by a/' long"), ("B", "sed -i 's/^by a$/by b/' long")];
     let stories: [(&str, &[&str]); 3] = [("A", &[]), ("B", &["A"]), ("C", &["B"])];
     let cases: [(&str, Does, Changed<'_>); 5] = [
@@ -268,7 +268,7 @@ fn a_chain_that_was_merged_is_missed_as_a_whole_and_by_its_parts() {
 }
 
 #[test]
-fn what_a_later_story_took_away_does_not_come_back() {
+fn files_that_a_later_story_deleted_are_not_restored() {
     // C knows of B, which deletes what A made; D does not.
     let chain = [("A", "echo by a > first"), ("B", "rm first; echo by b > third")];
     let stories: [(&str, &[&str]); 4] = [("A", &[]), ("B", &["A"]), ("C", &["B"]), ("D", &["A"])];
@@ -334,10 +334,10 @@ fn calls_after(count: usize, merge: &str, is_gone: bool) -> usize {
 }
 
 #[test]
-fn looking_for_merged_work_costs_the_same_however_much_there_is() {
+fn detecting_merged_work_takes_a_constant_number_of_git_calls() {
     let there = [2, 6].map(|count| calls_after(count, "apply", false));
     assert!(there[1] <= there[0], "{there:?}");
-    // What is gone is taken in like what was never merged, which has its own cost.
+    // Missing work is merged again like work that was never merged, which has its own cost.
     let more =
         [2, 6].map(|count| calls_after(count, "apply", true) - calls_after(count, "report", true));
     assert!(more[0] > 0 && more[1] <= more[0], "{more:?}");

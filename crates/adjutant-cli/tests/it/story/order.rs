@@ -31,7 +31,7 @@ fn run_of(project: &Project, story: &str) -> String {
 }
 
 #[test]
-fn a_story_begins_with_the_work_of_those_it_depends_on() {
+fn a_story_starts_with_the_work_of_its_dependencies() {
     let stories: [(&str, &[&str]); 4] =
         [("C", &["B"]), ("B", &["A"]), ("A", &[]), ("D", &["A", "C"])];
     let turns = [
@@ -52,12 +52,12 @@ fn a_story_begins_with_the_work_of_those_it_depends_on() {
     assert_eq!(project.own(), before, "nothing was merged by the person yet");
     let last = run_of(&project, "D");
     assert_eq!(project.left(&last, "D", "d"), "by a\nby a\nby b\nby a\nby a\nby b");
-    // What came from before is not the story's own change.
+    // The work of dependencies is not part of the story's own change.
     let kept = project.events(&last, "space_kept");
     let files: Vec<&Value> =
         kept[0]["files"].as_array().unwrap().iter().map(|it| &it["path"]).collect();
     assert_eq!(files, [&json!("d")], "{kept:#?}");
-    // The person takes all of it over, one after the other, and nothing conflicts.
+    // The user merges all of it in order without conflicts.
     for story in ["A", "B", "C", "D"] {
         let merged = project.call(["merge", &run_of(&project, story)]).run();
         assert_eq!(merged.code, 0, "{story}: {merged}");
@@ -67,8 +67,8 @@ fn a_story_begins_with_the_work_of_those_it_depends_on() {
 }
 
 #[test]
-fn a_story_may_change_what_those_before_it_wrote() {
-    // B goes on in the very line that A wrote, C does not, and D builds on both.
+fn a_story_may_change_the_files_of_its_dependencies() {
+    // B edits the line that A wrote, C does not, and D builds on both.
     let stories: [(&str, &[&str]); 4] =
         [("A", &[]), ("B", &["A"]), ("C", &["A"]), ("D", &["B", "C"])];
     let sed = |who: &str, what: &str| runs(who, &format!("sed -i '{what}' long"));
@@ -84,7 +84,7 @@ fn a_story_may_change_what_those_before_it_wrote() {
     ];
     for kind in ["overlay", "worktree"] {
         let project = Project::new(&prd(&stories), turns.clone());
-        // What is not committed is a part of where all of them begin.
+        // All of them start from the uncommitted files.
         project.rig().write("mine", "untracked\n");
         let out = project.story(&["--workspace", kind]);
         assert_eq!(out.code, 0, "{kind}: {out}");
@@ -118,7 +118,7 @@ fn work_that_was_merged_in_between_is_not_merged_twice() {
         } else {
             let merged = project.call(["merge", &run]).run();
             assert_eq!(merged.code, 0, "{merged}");
-            // And the person goes on from there.
+            // The user continues from there.
             let text = project.repo.read("long").replace("by a\n", "by a\nby the person\n");
             project.rig().write("long", text);
             if committed {
@@ -248,7 +248,7 @@ fn stories_that_depend_on_a_failed_one_are_skipped_and_the_rest_runs() {
 }
 
 #[test]
-fn the_budget_is_that_of_all_stories_together() {
+fn all_stories_share_one_budget() {
     let script = json!({
         "price": { "input": 1.0, "output": 1.0, "cache_read": 1.0, "cache_write": 1.0 },
         "turn": [
@@ -267,7 +267,7 @@ fn the_budget_is_that_of_all_stories_together() {
     let run = run_of(&project, "B");
     let policy = project.rig().events(&run)[0]["policy"]["budget_usd"].clone();
     assert_eq!(policy, json!(0.04), "the second story has what the first left");
-    // In tokens too, and a budget that is used up begins nothing.
+    // The same for tokens; with a used-up budget no story starts.
     let project = Project::with_script(&stories, &script);
     let out = project.story(&["--set", "budget_tokens_run=60000"]);
     assert_eq!(project.entry("B"), stories["userStories"][1], "{out}");

@@ -20,7 +20,7 @@ fn the_rest_of_the_prd_stays_byte_for_byte() {
     let out = project.story(&[]);
     assert_eq!(out.code, 0, "{out}");
     let text = project.repo.read("prd.json");
-    // Around the entry every byte is the same, and so is the entry up to what was decided.
+    // Every byte around the entry is unchanged, and so is the entry except for the outcome.
     let (head, tail) = ODD.split_once("false").unwrap();
     assert!(text.starts_with(&format!("{head}true")), "{text}");
     let (_, after) = tail.split_once("[1,2 ,3]}").unwrap();
@@ -31,7 +31,7 @@ fn the_rest_of_the_prd_stays_byte_for_byte() {
 }
 
 #[test]
-fn a_file_that_is_no_prd_is_refused_and_stays_as_it_is() {
+fn an_invalid_prd_is_refused_and_unchanged() {
     let cases: [(&str, &str, &str); 7] = [
         ("not JSON", "{ \"userStories\": [", "prd.json"),
         ("a list", "[]", "prd.json"),
@@ -91,11 +91,11 @@ fn two_hundred_stories_run_in_one_call() {
 }
 
 #[test]
-fn a_file_that_cannot_be_written_is_found_before_anything_is_paid_for() {
+fn an_unwritable_prd_is_refused_before_any_model_call() {
     let project = Project::new(&one_story(), [done("US-001")]);
     let path = project.rig().work().join("prd.json");
     if rustix::process::getuid().is_root() {
-        // Rights do not hold root back; a link does everyone.
+        // Permissions do not restrict root, but a link is refused for everyone.
         fs::rename(&path, project.rig().work().join("real.json")).unwrap();
         symlink("real.json", &path).unwrap();
         let out = project.story(&[]);
@@ -147,7 +147,7 @@ fn a_concurrent_change_of_the_same_story_is_never_overwritten() {
     });
     assert_eq!(project.repo.read("prd.json"), theirs, "{said}");
     assert!(said.contains("its entry was changed") && said.contains("[exit 3]"), "{said}");
-    // What was done is not what is asked for now: the story as it is now is worked on.
+    // The completed work belongs to an earlier request: the story runs again with its present text.
     let run = project.rig().only_run();
     let out = project.story(&[]);
     assert_eq!(out.code, 0, "{out}");
@@ -173,7 +173,7 @@ fn a_file_that_is_no_longer_a_prd_is_left_alone() {
 }
 
 #[test]
-fn a_person_who_takes_passes_back_has_the_story_done_again() {
+fn a_story_whose_passes_the_user_resets_runs_again() {
     let project = Project::new(&one_story(), [done("US-001")]);
     assert_eq!(project.story(&[]).code, 0);
     let text = project.repo.read("prd.json").replace("\"passes\": true", "\"passes\": false");

@@ -37,7 +37,7 @@ fn git_found(call: Call<'_>) -> Call<'_> {
 }
 
 #[test]
-fn each_story_is_asked_of_the_model_once_by_processes_that_start_together() {
+fn processes_that_start_together_run_each_story_once() {
     let story = |id: &&str| json!({ "id": id, "title": "Log in", "passes": false });
     let prd = json!({ "userStories": STORIES.iter().map(story).collect::<Vec<_>>() });
     for round in 0..4 {
@@ -46,7 +46,7 @@ fn each_story_is_asked_of_the_model_once_by_processes_that_start_together() {
             "errors": [],
         });
         let turn = || Turn::calls("Return", &result);
-        // A second request would be answered as well, and be seen.
+        // A second request would also get an answer and be recorded.
         let on = |script: Script, id: &&str| script.on(&format!("Story {id}"), [turn(), turn()]);
         let server = Server::start(Api::Anthropic, STORIES.iter().fold(Script::new(), on));
         let project = linked(&prd, []);
@@ -133,7 +133,7 @@ fn resume_refuses_a_story_that_another_run_has_started_again() {
 }
 
 #[test]
-fn the_prd_of_another_work_tree_is_another_file() {
+fn a_story_can_run_in_two_work_trees_at_once() {
     let project = linked(&one_story(), slow());
     project.repo.git(["worktree", "add", "-q", "../second"]);
     let mut first = project.working(&[]).start();

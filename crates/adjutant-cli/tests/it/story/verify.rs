@@ -62,6 +62,24 @@ fn a_story_fixed_after_the_first_failure_passes() {
     assert!(out.stdout.contains("passes, verified"), "{out}");
 }
 
+/// With `verifyKeep` the tests are those of the base, so a weakened test does not pass.
+#[test]
+fn a_story_that_weakens_its_tests_does_not_pass_with_verify_keep() {
+    let weakens = || [runs("US-001", "echo exit 0 > check.sh"), claims()[0].clone()];
+    for (keep, passes) in [(json!([]), true), (json!(["check.sh"]), false)] {
+        let story = json!({
+            "id": "US-001", "title": "Log in", "verify": "sh check.sh", "verifyKeep": keep,
+            "passes": false,
+        });
+        let project = Project::new(&json!({ "userStories": [story] }), weakens());
+        project.rig().write("check.sh", "exit 1\n");
+        project.repo.commit("a check");
+        let out = project.story(&["--trust-prd"]);
+        assert_eq!(out.code, if passes { 0 } else { 3 }, "{keep}: {out}");
+        assert_eq!(project.entry("US-001")["passes"], passes, "{keep}: {out}");
+    }
+}
+
 #[test]
 fn files_written_by_the_verify_command_are_not_part_of_the_work() {
     let verify = "echo formatted > jwt; echo x > snap; rm long; echo built > out.log; test -f seen";
@@ -86,7 +104,7 @@ fn files_written_by_the_verify_command_are_not_part_of_the_work() {
 }
 
 #[test]
-fn the_branch_has_what_the_verify_command_judged_whatever_it_changed() {
+fn the_branch_has_the_files_that_were_verified_whatever_the_command_changed() {
     for kind in ["overlay", "worktree"] {
         for verify in [
             "echo '*' > .gitignore; echo junk > junk.txt; true",
@@ -182,7 +200,7 @@ fn a_story_whose_planned_task_has_an_unapproved_verify_command_is_skipped() {
         assert!(why.contains("of a task it plans needs your consent"), "{json:#}");
         assert!(project.rig().runs().is_empty(), "nothing was paid for");
         assert_eq!(project.prd(), prd);
-        // Where nothing is handed down, no task needs a command.
+        // Without delegation no planned task needs a verify command.
         let out = project.working(flags).run();
         assert_eq!(out.code, 0, "{out}");
         assert_eq!(project.entry("US-001-DEL-001"), Value::Null);
@@ -221,7 +239,7 @@ fn remains_of_the_verify_command_do_not_reach_the_users_files() {
     assert_eq!(project.own(), before);
 }
 
-/// A project whose PRD has every wish, and a model chosen by the user's own configuration.
+/// A project whose PRD makes every kind of request, and a model chosen by the user's configuration.
 fn with_wishes(verify: &str, merge: &Value) -> Project {
     let prd = json!({
         "merge": merge,
@@ -245,7 +263,7 @@ fn configure(project: &Project, config: &str) {
 fn the_requests_of_a_prd_are_ignored_without_consent() {
     let project = with_wishes("false", &json!("apply"));
     let before = project.own();
-    // A person's own command decides, so the story can be begun.
+    // The verify command that the user typed replaces that of the PRD, so the story can start.
     let out = project.call(["story", "prd.json", "--yes", "--verify", "test -f jwt"]).run();
     assert_eq!(out.code, 0, "{out}");
     for words in ["nobody/other", "merge results: apply", "--trust-prd"] {
@@ -292,9 +310,9 @@ fn the_requests_of_a_prd_apply_with_consent() {
         assert_eq!(out.code, 0, "{out}");
         assert_eq!(project.events(&project.rig().only_run(), "checked").len(), 1);
         assert_eq!(project.repo.read("jwt"), "a token\n", "{merge}: {out}");
-        assert!(out.stderr.contains("the PRD suggests nobody/other"), "{out}");
+        assert!(out.stderr.contains("the PRD suggests the model nobody/other"), "{out}");
     }
-    // A word that means nothing is said, not passed over.
+    // An unknown value is reported, not ignored.
     let project = with_wishes("true", &json!("sideways"));
     let before = project.own();
     let out = project.call(["story", "prd.json", "--yes", "--trust-prd"]).run();
@@ -316,7 +334,7 @@ fn consent_is_remembered_for_exactly_these_requests() {
     let out = project.story(&["--again"]);
     assert_eq!((out.code, checks(&project)), (3, 6), "{out}");
     assert!(!out.stderr.contains("--trust-prd"), "{out}");
-    // Another command is another wish.
+    // A different command is a different request.
     let text = project.repo.read("prd.json").replace("test -f jwt", "test -f jwt -a -f ui");
     project.rig().write("prd.json", text);
     let out = project.story(&["--again"]);
@@ -326,7 +344,7 @@ fn consent_is_remembered_for_exactly_these_requests() {
 }
 
 #[test]
-fn a_person_is_asked_at_the_terminal_once() {
+fn the_terminal_asks_for_consent_once() {
     let project = Project::new(&with_verify("test -f jwt"), claims());
     let path = std::env::var("PATH").unwrap();
     let args = ["story", "prd.json", "--model", "script:../script.json", "--yes", "--again"];
@@ -348,7 +366,7 @@ fn a_person_is_asked_at_the_terminal_once() {
 }
 
 #[test]
-fn an_earlier_run_with_a_different_request_is_named_when_its_story_starts_again() {
+fn a_story_that_starts_again_names_its_earlier_run_with_a_different_request() {
     let project = Project::new(&one_story(), claims());
     assert_eq!(project.story(&["--verify", "false"]).code, 3);
     let run = project.rig().only_run();
@@ -419,7 +437,7 @@ fn done_with(path: &str) -> Value {
 }
 
 #[test]
-fn a_file_that_git_ignores_is_no_artifact_and_its_agent_is_told() {
+fn an_agent_that_claims_an_ignored_file_as_artifact_gets_an_error() {
     for kind in ["overlay", "worktree"] {
         let turns = [
             writes("US-001", "build/x.py", "print()\n"),
@@ -443,7 +461,7 @@ fn a_file_that_git_ignores_is_no_artifact_and_its_agent_is_told() {
         );
         let said = serde_json::to_string(&project.rig().events(&run)).unwrap();
         assert!(said.contains("Artifact is ignored by git"), "{kind}: {said}");
-        // A person hears that the branch is not all that the agent wrote.
+        // The report says that the branch does not contain everything the agent wrote.
         let left = &json["stories"][0]["left_out"];
         assert_eq!(left, &json!(["build/x.py (ignored)"]), "{kind}: {json:#}");
     }

@@ -60,7 +60,7 @@ fn a_planted_ignored_file_does_not_pass_dishonest_work() {
 }
 
 #[test]
-fn folders_that_a_person_includes_are_there_as_the_person_has_them() {
+fn the_verify_command_sees_included_folders_as_the_user_has_them() {
     let verify = "grep -q theirs node_modules/tool && test -f jwt";
     for kind in KINDS {
         let turns = [
@@ -78,7 +78,7 @@ fn folders_that_a_person_includes_are_there_as_the_person_has_them() {
 }
 
 #[test]
-fn the_agent_goes_on_in_its_workspace_as_it_left_it() {
+fn the_agent_continues_in_its_unchanged_workspace_after_a_verification() {
     let verify = "pwd; rm -rf jwt src; echo x > junk; chmod -R a-w src long; test -f build/jwt";
     for kind in KINDS {
         let look =
@@ -95,9 +95,10 @@ fn the_agent_goes_on_in_its_workspace_as_it_left_it() {
         let out = project.story(&["--trust-prd", "--workspace", kind]);
         assert_eq!(out.code, 3, "{kind}: {out}");
         let run = project.rig().only_run();
-        // It is told of its own workspace, the only one it can look into.
+        // The verify workspace is shown at the path of the checkout, like the agent's own.
         let told = project.told(&run, "US-001").join("\n");
-        assert!(told.contains("/spaces/") && !told.contains(".verify"), "{kind}: {told}");
+        let checkout = project.rig().work().display().to_string();
+        assert!(told.contains(&checkout) && !told.contains(".verify"), "{kind}: {told}");
         assert_eq!(project.left(&run, "US-001", "seen"), "built", "{kind}: {out}");
         assert_eq!(project.left(&run, "US-001", "jwt"), "a token", "{kind}: {out}");
         assert!(!project.files(&run, "US-001").contains(&"junk".to_owned()), "{kind}: {out}");

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::support::project::{Project, done, one_story, runs, says, writes};
 use crate::support::server::{KEY, Server, configure};
 
-/// A turn that costs so much.
+/// A turn with this cost.
 fn costs(mut turn: Value, input: u64) -> Value {
     turn["usage"] = json!({ "input": input, "output": 100 });
     turn
@@ -31,8 +31,8 @@ fn the_first_advised_command_resumes_a_story_whose_budget_is_used_up() {
     assert!(advised.starts_with(&format!("adjutant resume {run} --budget-tokens ")), "{advised}");
     let out = project.story(&[&tight[..], &["--story", "US-001"]].concat());
     assert_eq!(out.code, 3, "{out}");
-    let resume = out.stdout.find(&format!("`{advised}` continues it")).unwrap();
-    assert!(resume < out.stdout.find("--again starts it again").unwrap(), "{out}");
+    let resume = out.stdout.find(&format!("continue it with `{advised}`")).unwrap();
+    assert!(resume < out.stdout.find("start the story over with").unwrap(), "{out}");
     let out = project.call(advised.split(' ').skip(1)).run();
     assert_eq!(out.code, 0, "{out}");
     assert_eq!(project.entry("US-001")["passes"], true);
@@ -65,14 +65,14 @@ fn the_advised_command_starts_a_story_again_whose_budget_is_used_up() {
     let left = |json: &Value| json["not_begun"].as_array().cloned().unwrap_or_default();
     let begun = json["stories"].as_array().unwrap().len();
     assert_eq!(begun + left(&json).len(), 2, "every story is accounted for: {json}");
-    // What is advised works.
+    // The advice works.
     let out = project.call(advised.split(' ').skip(1)).run();
     assert_eq!(out.code, 0, "{out}");
     assert_eq!(project.entry("US-001")["passes"], true);
 }
 
 #[test]
-fn a_context_that_not_even_the_beginning_fits_is_begun_anew() {
+fn a_story_whose_prompt_does_not_fit_the_context_is_recommended_to_start_again() {
     let turns = [json!({ "text": "Hm.", "times": "forever" })];
     let project = Project::new(&one_story(), turns);
     let tight = ["--set", "context_tokens=2500", "--set", "max_output_tokens=1000"];
@@ -105,14 +105,14 @@ fn work_of_dependencies_that_conflicts_with_the_files_is_reported() {
     for words in ["child worktree", "Git error", "adjutant prune"] {
         assert!(!out.stdout.contains(words), "{words}: {out}");
     }
-    // What is advised works: it begins again once the files are in order.
+    // The advice works: the story starts again once the files are in order.
     project.rig().write("long", before);
     let out = project.story(&[]);
     assert_eq!(out.code, 0, "{out}");
 }
 
 #[test]
-fn a_field_of_a_person_where_the_outcome_goes_is_never_overwritten() {
+fn a_field_of_the_user_named_adjutant_is_never_overwritten() {
     for theirs in [json!("ours since 2019"), json!({ "owner": "me" }), json!([1, 2])] {
         let prd = json!({ "userStories": [
             { "id": "US-001", "title": "Log in", "passes": false, "adjutant": theirs },
@@ -122,7 +122,7 @@ fn a_field_of_a_person_where_the_outcome_goes_is_never_overwritten() {
         let out = project.story(&[]);
         assert_eq!(out.code, 2, "{out}");
         assert!(out.stderr.contains("US-001: `adjutant`"), "{out}");
-        assert!(out.stderr.contains("give it another name"), "{out}");
+        assert!(out.stderr.contains("rename your own field"), "{out}");
         assert_eq!(project.repo.read("prd.json"), before);
         assert!(project.rig().runs().is_empty(), "nothing is done that cannot be written down");
     }
@@ -143,7 +143,7 @@ fn a_duplicate_story_id_is_reported_with_its_line() {
 }
 
 #[test]
-fn the_transcript_of_a_story_is_that_of_its_own_agent_and_names_the_others() {
+fn the_transcript_of_a_story_shows_its_own_agent_and_names_the_others() {
     let turns = [
         says("US-001", "Two parts:\n[delegate:Implement JWT:4]\n[delegate:Create UI:2]\n"),
         done("Implement JWT"),
@@ -196,8 +196,8 @@ fn suggesting(model: &str) -> Project {
 }
 
 #[test]
-fn a_suggested_model_needs_no_other_and_says_that_it_works() {
-    let said = "US-001 is worked on by fake/priced, as the PRD suggests";
+fn a_story_runs_on_the_model_that_its_prd_suggests() {
+    let said = "US-001 uses the model fake/priced, as the PRD suggests";
     for is_listed in [false, true] {
         let project = suggesting("fake/priced");
         let result = json!({
@@ -216,7 +216,7 @@ fn a_suggested_model_needs_no_other_and_says_that_it_works() {
             call.env("FAKE_KEY", KEY).run()
         };
         if !is_listed {
-            // Without consent it counts for nothing, and there is no other.
+            // Without consent the suggestion is ignored, and no other model is configured.
             let out = call(&[]);
             assert_eq!(out.code, 2, "{out}");
             assert!(out.stderr.contains("use the model fake/priced"), "{out}");
@@ -230,7 +230,7 @@ fn a_suggested_model_needs_no_other_and_says_that_it_works() {
 }
 
 #[test]
-fn a_prd_cannot_make_a_file_the_model() {
+fn a_prd_cannot_choose_a_script_file_as_model() {
     for wish in ["script:../script.json", "replay:../script.json"] {
         let project = suggesting(wish);
         let out = project.call(["story", "prd.json", "--yes", "--trust-prd"]).run();
@@ -241,7 +241,7 @@ fn a_prd_cannot_make_a_file_the_model() {
 }
 
 #[test]
-fn a_suggested_model_that_cannot_be_used_gives_way_to_the_usual_one() {
+fn a_suggested_model_that_is_unavailable_is_replaced_by_the_default() {
     for wish in ["opus", "mainframe", "nobody/nothing", "script:../nowhere.json"] {
         let project = suggesting(wish);
         let folder = project.rig().home().join(".config/adjutant");
@@ -249,15 +249,18 @@ fn a_suggested_model_that_cannot_be_used_gives_way_to_the_usual_one() {
         fs::write(folder.join("config.toml"), "model = \"script:../script.json\"\n").unwrap();
         let out = project.call(["story", "prd.json", "--yes", "--trust-prd"]).run();
         assert_eq!(out.code, 0, "{wish}: {out}");
-        let said = format!("the PRD suggests {wish} for US-001, which cannot be used");
+        let said = format!("the PRD suggests the model {wish} for US-001, which cannot be used");
         assert!(out.stderr.contains(&said), "{out}");
     }
-    // Where there is no other, the story is not begun.
+    // Without another model the story does not start.
     let project = suggesting("mainframe");
     let out = project.call(["story", "prd.json", "--yes", "--trust-prd"]).run();
     assert_eq!(out.code, 3, "{out}");
-    assert!(out.stdout.contains("US-001: not begun, the PRD suggests mainframe"), "{out}");
-    // What a person typed outweighs it.
+    assert!(
+        out.stdout.contains("US-001: not begun, the PRD suggests the model mainframe"),
+        "{out}"
+    );
+    // A typed `--model` overrides the suggestion.
     let project = suggesting("mainframe");
     let out = project.story(&["--trust-prd"]);
     assert_eq!(out.code, 0, "{out}");
@@ -265,18 +268,18 @@ fn a_suggested_model_that_cannot_be_used_gives_way_to_the_usual_one() {
 }
 
 #[test]
-fn an_empty_command_decides_nothing_and_is_refused() {
+fn an_empty_verify_command_is_refused() {
     let project = Project::new(&one_story(), [done("US-001")]);
     for empty in ["", "  "] {
         let out = project.story(&["--verify", empty]);
         assert_eq!(out.code, 2, "{out}");
-        assert!(out.stderr.contains("--verify needs a command"), "{out}");
+        assert!(out.stderr.contains("--verify: the command is empty"), "{out}");
     }
     assert!(project.rig().runs().is_empty());
 }
 
 #[test]
-fn the_help_says_what_becomes_of_the_work_of_a_story() {
+fn the_help_names_the_default_merge_mode_of_each_command() {
     let project = Project::new(&one_story(), []);
     let help = |command: &str| {
         let help = project.call([command, "-h"]).run().stdout;

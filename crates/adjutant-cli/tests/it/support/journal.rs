@@ -84,6 +84,6 @@ fn crc32c(start: u32, bytes: &[u8]) -> u32 {
 }
 
 #[test]
-fn the_checksum_here_is_that_of_the_document() {
+fn the_checksum_matches_the_documented_algorithm() {
     assert_eq!(crc32c(0, b"123456789"), 0xe306_9283);
 }

@@ -2,6 +2,7 @@
 //!
 //! Every test checks that each line from the server is a JSON-RPC message.
 
+use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -53,9 +54,29 @@ pub(crate) fn task(label: &str) -> Value {
 
 /// Starts a server without a handshake.
 pub(crate) fn spawn(rig: &Rig, model: &str, args: &[&str], env: &[(&str, &str)]) -> Child {
-    let mut command = Command::new(BINARY);
+    spawn_with(Command::new(BINARY), rig, model, args, env)
+}
+
+/// Returns a command that runs the binary with the rig's home directory as that of the account, in a mount namespace in
+/// which /etc/passwd says so.
+fn in_account(rig: &Rig) -> Command {
+    let passwd = rig.path().join("passwd");
+    fs::write(&passwd, format!("root:x:0:0:root:{}:/bin/sh\n", rig.home().display())).unwrap();
+    let mut command = Command::new("unshare");
+    command.args(["-rm", "sh", "-c", "mount --bind \"$0\" /etc/passwd && exec \"$@\""]);
+    command.arg(passwd).arg(BINARY);
+    command
+}
+
+fn spawn_with(
+    mut command: Command,
+    rig: &Rig,
+    model: &str,
+    args: &[&str],
+    env: &[(&str, &str)],
+) -> Child {
     command.args(["mcp", "--model", model]).args(args).env_clear();
-    // These clients answer as fast as they can, and stand for a person.
+    // These clients answer immediately in place of a user.
     command.env("ADJUTANT_ANSWER_MIN_MS", "none");
     command.envs(rig.environment()).envs(env.iter().copied()).current_dir(rig.work());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -92,9 +113,17 @@ impl Client {
         Self::start_on(rig, rig.model(), args, env)
     }
 
+    /// Starts a server whose account has the rig's home directory. `env` needs a PATH.
+    pub(crate) fn start_in_account(rig: &Rig, args: &[&str], env: &[(&str, &str)]) -> Self {
+        Self::of(spawn_with(in_account(rig), rig, rig.model(), args, env))
+    }
+
     /// Starts a server whose runs use this model.
     pub(crate) fn start_on(rig: &Rig, model: &str, args: &[&str], env: &[(&str, &str)]) -> Self {
-        let mut child = spawn(rig, model, args, env);
+        Self::of(spawn(rig, model, args, env))
+    }
+
+    fn of(mut child: Child) -> Self {
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take().unwrap());
         let (sender, lines) = channel();
         thread::spawn(move || {
@@ -185,14 +214,14 @@ impl Client {
         result["structuredContent"].clone()
     }
 
-    /// Calls a tool that must fail; returns what it says.
+    /// Calls a tool that must fail; returns the error text.
     pub(crate) fn failure(&mut self, tool: &str, arguments: Value) -> String {
         let result = self.call(tool, arguments);
         assert_eq!(result["isError"], true, "{result}");
         result["content"][0]["text"].as_str().unwrap().to_owned()
     }
 
-    /// Waits for the next message; none once the server says nothing more.
+    /// Waits for the next message; `None` at the end of the output.
     pub(crate) fn message(&mut self) -> Option<Value> {
         let line = match self.lines.recv_timeout(GUARD) {
             Ok(line) => line,
@@ -217,7 +246,7 @@ impl Client {
         }
     }
 
-    /// Waits for something that the server asks of its client.
+    /// Waits for a request of the server to its client.
     pub(crate) fn asked(&mut self, method: &str) -> Value {
         if let Some(place) = self.notes.iter().position(|message| message["method"] == method) {
             return self.notes.remove(place);
@@ -231,12 +260,12 @@ impl Client {
         }
     }
 
-    /// Answers what the server asked.
+    /// Answers a request of the server.
     pub(crate) fn reply(&mut self, question: &Value, result: Value) {
         self.send(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": result }));
     }
 
-    /// Proves that the server lives and listens.
+    /// Pings the server, which must answer.
     pub(crate) fn ping(&mut self) {
         let answer = self.request("ping", json!({}));
         assert_eq!(answer["result"], json!({}), "{answer}");
@@ -252,21 +281,21 @@ impl Client {
         self.child.id()
     }
 
-    /// How many bytes the server has read so far, from whatever.
+    /// How many bytes the server has read so far, from all sources.
     pub(crate) fn read_bytes(&self) -> u64 {
         let io = std::fs::read_to_string(format!("/proc/{}/io", self.child.id())).unwrap();
         let line = io.lines().find(|line| line.starts_with("rchar:")).unwrap();
         line.split_whitespace().nth(1).unwrap().parse().unwrap()
     }
 
-    /// Says nothing more; returns what the server still says, and its exit code.
+    /// Closes the input; returns the remaining messages of the server and its exit code.
     pub(crate) fn leave(mut self) -> (Vec<Value>, Option<i32>) {
         self.stdin = None;
         let rest = std::iter::from_fn(|| self.message()).collect();
         (rest, self.child.wait().unwrap().code())
     }
 
-    /// Kills the server and everyone in its process group.
+    /// Kills the server and its process group.
     pub(crate) fn kill(mut self) {
         let group = Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap();
         kill_process_group(group, Signal::KILL).unwrap();

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::support::rig::{BINARY, Rig};
 use crate::support::running::GUARD;
 
-/// A token that a person chose.
+/// A token that the user chose.
 pub(crate) const TOKEN: &str = "a-token-of-the-tests-that-is-long-enough";
 
 /// A server that listens.
@@ -70,7 +70,7 @@ impl Host {
             head += &format!("{name}: {value}\r\n");
         }
         let mut stream = self.connect();
-        // Who is refused may be hung up on while it still writes.
+        // The server may close the connection of a refused request that is still being written.
         let _ = stream
             .write_all(format!("{head}\r\n").as_bytes())
             .and_then(|()| stream.write_all(body));
@@ -82,7 +82,7 @@ impl Host {
         self.send("POST", headers, message.to_string().as_bytes())
     }
 
-    /// Shakes hands.
+    /// Performs the handshake.
     pub(crate) fn session(&self, name: &str, version: &str) -> Session<'_> {
         let info = json!({ "name": name, "version": "1" });
         let params = json!({ "protocolVersion": version, "capabilities": {}, "clientInfo": info });
@@ -134,13 +134,13 @@ pub(crate) fn call(id: i64, tool: &str, arguments: &Value) -> Value {
     request(id, "tools/call", &json!({ "name": tool, "arguments": arguments, "_meta": meta }))
 }
 
-/// A client that has shaken hands.
+/// A client after the handshake.
 pub(crate) struct Session<'host> {
     host: &'host Host,
-    /// What the server calls it.
+    /// The session id.
     pub(crate) id: String,
     version: String,
-    /// What the server says of itself.
+    /// The server's answer to `initialize`.
     pub(crate) about: Value,
 }
 
@@ -167,7 +167,7 @@ impl Session<'_> {
         result["structuredContent"].clone()
     }
 
-    /// Calls a tool that must fail; returns what it says.
+    /// Calls a tool that must fail; returns the error text.
     pub(crate) fn failure(&self, tool: &str, arguments: &Value) -> String {
         let result = self.post(&call(2, tool, arguments)).result(2);
         assert_eq!(result["isError"], true, "{result}");
@@ -180,7 +180,7 @@ impl Session<'_> {
     }
 }
 
-/// What a server answers, read as it comes.
+/// An answer of the server, read incrementally.
 pub(crate) struct Answer {
     /// The status.
     pub(crate) status: u16,
@@ -222,7 +222,7 @@ impl Answer {
         text
     }
 
-    /// Waits for the next message; none once the stream has ended.
+    /// Waits for the next message; `None` once the stream has ended.
     pub(crate) fn next(&mut self) -> Option<Value> {
         if self.header("content-type").is_some_and(|it| it.starts_with("application/json")) {
             let mut text = String::new();
@@ -276,7 +276,7 @@ impl Read for Chunks {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         while self.left == 0 && !self.is_over {
             let mut size = String::new();
-            // Ends before its time when the server is killed.
+            // The body ends early when the server is killed.
             self.is_over = self.stream.read_line(&mut size)? == 0;
             let size = size.trim();
             if !size.is_empty() {

@@ -38,7 +38,7 @@ pub(crate) fn done(who: &str) -> Value {
     calls(who, "Return", &result)
 }
 
-/// A turn in which an agent ends with a part of its work.
+/// A turn in which an agent returns `partial`.
 pub(crate) fn partial(who: &str) -> Value {
     let result = json!({
         "status": "partial", "summary": "Half of it is done. The rest needs a word.",
@@ -117,7 +117,7 @@ impl Project {
         serde_json::from_str(&self.repo.read("prd.json")).unwrap()
     }
 
-    /// The entry of a story; nothing where there is none.
+    /// The entry of a story, or null if there is none.
     pub(crate) fn entry(&self, id: &str) -> Value {
         let prd = self.prd();
         let stories = prd["userStories"].as_array().unwrap();
@@ -137,7 +137,7 @@ impl Project {
         run.replacen("run_", "sess_", 1)
     }
 
-    /// What an agent was told between its turns, the newest last.
+    /// The messages that an agent got between its turns, the newest last.
     #[track_caller]
     pub(crate) fn told(&self, run: &str, who: &str) -> Vec<String> {
         let session = self.session(run, who);
@@ -146,7 +146,7 @@ impl Project {
         told.map(|event| event["text"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// The commit that an agent's work is kept in; nothing where none is.
+    /// The commit that contains an agent's work, if there is one.
     #[track_caller]
     pub(crate) fn kept(&self, run: &str, who: &str) -> String {
         let session = self.session(run, who);

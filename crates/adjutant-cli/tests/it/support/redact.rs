@@ -44,7 +44,7 @@ pub(crate) fn without_usage(text: &str) -> String {
 }
 
 #[test]
-fn redaction_keeps_the_width_and_tells_ids_apart() {
+fn redaction_keeps_widths_and_distinguishes_ids() {
     let text = "run_1794734701_ycollx sess_1794734701_2v50kn sess_1794734701_ycollx 3.2s";
     let shown = redacted(text, Path::new("/nowhere"));
     assert_eq!(shown, "run_0000000000_aaaaaa sess_0000000000_bbbbbb sess_0000000000_aaaaaa 0.0s");

@@ -145,7 +145,7 @@ impl Repo {
         self.keep(ran, place, |tree| fs::write(tree.join("long"), lines(changed)).unwrap())
     }
 
-    /// Runs a command with `--json` and holds its output to the schema of its name.
+    /// Runs a command with `--json` and checks its output against its schema.
     #[track_caller]
     pub(crate) fn json(&self, args: &[&str], code: i32) -> Value {
         let out: Output = self.rig.call(args).arg("--json").run();
@@ -156,7 +156,7 @@ impl Repo {
     }
 }
 
-/// What became of each result.
+/// The fate of each result.
 pub(crate) fn fates(json: &Value) -> Vec<&str> {
     json["results"].as_array().unwrap().iter().map(|it| it["fate"].as_str().unwrap()).collect()
 }

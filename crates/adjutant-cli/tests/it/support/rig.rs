@@ -5,6 +5,7 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -20,10 +21,10 @@ use crate::support::schema::assert_fits;
 /// The binary under test.
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_adjutant");
 
-/// A script in which the built-in commands hand their work down and it is done.
+/// A script in which the built-in commands delegate their work and it is completed.
 pub(crate) const COMMANDS: &str = include_str!("../../../../../examples/scripts/commands.toml");
 
-/// A place of one test.
+/// The directories and the environment of one test.
 pub(crate) struct Rig {
     dir: TempDir,
 }
@@ -72,6 +73,13 @@ impl Rig {
         path
     }
 
+    /// Writes a program that prints its own path.
+    pub(crate) fn program(&self, path: &Path) {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "#!/bin/sh\necho \"$0\"\n").unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
     /// Writes a list of tasks with these numbers into a specs folder; commands about others are refused.
     pub(crate) fn tasks(&self, folder: &str, numbers: &[u64]) {
         let entry = |number: &u64| format!("### {number}. Add JWT\n- **Status**: [NOT STARTED]\n");
@@ -109,7 +117,7 @@ impl Rig {
         Call { rig: self, command, stdin: Some(Vec::new()) }
     }
 
-    /// All that a command finds in its environment.
+    /// The whole environment of a command.
     pub(crate) fn environment(&self) -> [(&'static str, PathBuf); 5] {
         [
             ("HOME", self.home()),
@@ -149,7 +157,7 @@ impl Rig {
         records.map(|record| record["event"].clone()).collect()
     }
 
-    /// Holds a store to its promise: every run in it is readable and ended. An error may be ticked off later.
+    /// Checks that every run in the store is readable and ended. Errors may be marked as fixed after the end.
     #[track_caller]
     pub(crate) fn assert_unharmed(&self) {
         for run in self.runs() {
@@ -162,7 +170,7 @@ impl Rig {
         }
     }
 
-    /// Makes what a command printed equal from run to run.
+    /// Redacts output so that it is equal from run to run.
     pub(crate) fn redacted(&self, text: &str) -> String {
         redacted(text, self.path())
     }
@@ -189,7 +197,7 @@ impl Drop for Rig {
 }
 
 impl Rig {
-    /// Says whether a process has the environment of this place; its number may have been used again.
+    /// Returns whether a process has the environment of this test; its pid may have been reused.
     fn started(&self, pid: Pid) -> bool {
         let state = format!("ADJUTANT_HOME={}", self.state().display());
         let environment = fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero()));
@@ -198,7 +206,7 @@ impl Rig {
     }
 }
 
-/// Puts a command into its own session, so that it cannot ask on the terminal of the person who runs
+/// Puts a command into its own session, so that it cannot use the terminal of the developer who runs
 /// the tests.
 #[expect(unsafe_code, reason = "the standard library has no stable way to begin a session")]
 fn detach(command: &mut Command) {
@@ -268,7 +276,7 @@ impl<'rig> Call<'rig> {
     }
 }
 
-/// What a command left: its output as it was, its exit code, and a picture for snapshots.
+/// The output of a command, its exit code, and a redacted form for snapshots.
 #[must_use]
 pub(crate) struct Output {
     pub(crate) stdout: String,
@@ -297,7 +305,7 @@ impl Output {
         redacted(&self.stdout, &self.place)
     }
 
-    /// Standard error and the exit code: what a person reads when something is wrong.
+    /// Standard error and the exit code.
     pub(crate) fn talk(&self) -> String {
         format!("{}[exit {}]", redacted(&self.stderr, &self.place), self.code)
     }

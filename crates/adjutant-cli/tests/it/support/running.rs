@@ -31,7 +31,7 @@ impl<'rig> Running<'rig> {
         let fed = if stdin.is_some() { Stdio::piped() } else { Stdio::null() };
         let mut child = command.stdin(fed).stderr(Stdio::piped()).spawn().unwrap();
         if let (Some(mut pipe), Some(bytes)) = (child.stdin.take(), stdin) {
-            // A command that does not read its input closes the pipe; that is its right.
+            // A command that does not read its input may close the pipe.
             thread::spawn(move || pipe.write_all(&bytes));
         }
         let stdout = Lines::read(child.stdout.take());
@@ -63,7 +63,7 @@ impl<'rig> Running<'rig> {
         self
     }
 
-    /// Says whether it has ended by itself.
+    /// Returns whether it has ended by itself.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()
     }
@@ -88,7 +88,7 @@ impl Drop for Running<'_> {
 
 /// A process and all that it started in its process group; none of it outlives the test.
 ///
-/// A kill of the process alone would leave others behind: what strace has started goes on without it.
+/// Killing the process alone would leave others behind: the children of strace survive it.
 pub(crate) struct ProcessGroup(pub(crate) Child);
 
 impl ProcessGroup {

@@ -3,7 +3,7 @@
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
-use adjutant_testkit::fake::{Api, Fake, Recorded, Script};
+use adjutant_testkit::fake::{Api, FakeServer, RecordedRequest, Script};
 use tokio::sync::oneshot;
 
 use crate::support::rig::{Call, Rig};
@@ -15,7 +15,7 @@ pub(crate) struct Server {
     pub(crate) url: String,
     api: Api,
     stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<Vec<Recorded>>>,
+    thread: Option<JoinHandle<Vec<RecordedRequest>>>,
 }
 
 impl Server {
@@ -23,7 +23,7 @@ impl Server {
         let (tell, told) = mpsc::channel();
         let (stop, stopped) = oneshot::channel();
         let serve = async move {
-            let running = Fake::new(api, script).key(KEY).start().await;
+            let running = FakeServer::new(api, script).key(KEY).start().await;
             tell.send(format!("http://{}", running.address())).unwrap();
             let _ = stopped.await;
             running.requests()
@@ -33,8 +33,8 @@ impl Server {
         Self { url: told.recv().unwrap(), api, stop: Some(stop), thread: Some(thread) }
     }
 
-    /// Ends the server and returns what it was asked.
-    pub(crate) fn stop(mut self) -> Vec<Recorded> {
+    /// Ends the server and returns its recorded requests.
+    pub(crate) fn stop(mut self) -> Vec<RecordedRequest> {
         drop(self.stop.take());
         self.thread.take().unwrap().join().unwrap()
     }

@@ -88,7 +88,7 @@ impl Terminal {
         self
     }
 
-    /// Gives the terminal another width, which its command is told.
+    /// Resizes the terminal; the kernel signals its command.
     pub(crate) fn resize(&mut self, columns: u16) -> &mut Self {
         let size = PtySize { rows: ROWS, cols: columns, pixel_width: 0, pixel_height: 0 };
         self.master.resize(size).unwrap();
@@ -103,7 +103,7 @@ impl Terminal {
         self
     }
 
-    /// Tells the command that its terminal is gone, as the kernel does.
+    /// Sends SIGHUP to the command, as the kernel does when a terminal closes.
     pub(crate) fn hang_up(&mut self) {
         let pid = i32::try_from(self.child.process_id().unwrap()).unwrap();
         kill_process(Pid::from_raw(pid).unwrap(), Signal::HUP).unwrap();

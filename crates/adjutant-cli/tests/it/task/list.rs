@@ -152,7 +152,7 @@ fn files_that_disagree_or_are_damaged_are_named_and_left_alone() {
 }
 
 #[test]
-fn an_alias_of_a_status_is_read_with_a_warning_and_written_as_the_standard_word() {
+fn a_status_alias_is_read_with_a_warning_and_written_as_the_standard_word() {
     let rig = Rig::new();
     assert_eq!(task(&rig, &["add", "Fix it"]).code, 0);
     let todo = read(&rig, ".adjutant/specs/TODO.md").replace("[NOT STARTED]", "[COMPLETE]");
@@ -193,7 +193,7 @@ fn a_specs_folder_that_is_a_link_elsewhere_is_refused() {
 
 /// The examples of the help are read by people in a hurry: they must work as they stand.
 #[test]
-fn the_help_teaches_and_its_examples_work() {
+fn the_examples_of_the_help_work() {
     let rig = Rig::new();
     let help = rig.run(["task", "--help"]).stdout;
     let examples: Vec<&str> =

@@ -152,7 +152,7 @@ fn undo_explains_when_there_is_nothing_to_restore() {
 }
 
 #[test]
-fn only_a_person_lets_agents_write_in_the_whole_tree() {
+fn only_the_user_can_let_agents_write_in_the_whole_tree() {
     let rig = writer();
     let untouched = |rig: &Rig| {
         assert_eq!(text(rig, "src/a.txt").unwrap(), "an old line\r\nno end");
@@ -185,7 +185,7 @@ fn only_a_person_lets_agents_write_in_the_whole_tree() {
 }
 
 #[test]
-fn on_a_full_disk_the_file_stays_what_it_was() {
+fn a_write_on_a_full_disk_leaves_the_file_unchanged() {
     let content = "x".repeat(300_000);
     let call = format!(
         "[[turn]]\n[[turn.call]]\ntool = \"Write\"\n\

@@ -23,7 +23,7 @@ fn watch_prints_a_line_per_event_and_the_tree_to_a_pipe() {
 }
 
 #[test]
-fn programs_get_the_events_that_delegate_streams() {
+fn watch_prints_the_same_json_events_as_delegate() {
     let rig = rig();
     let mut run = rig.delegating(&["-t", "quick=answer", "--events"]).start();
     run.wait_for_data("run_started");
@@ -37,7 +37,7 @@ fn programs_get_the_events_that_delegate_streams() {
 }
 
 #[test]
-fn a_picture_is_redrawn_and_ctrl_c_leaves_the_terminal_clean_and_the_run_alone() {
+fn watch_redraws_the_tree_and_ctrl_c_restores_the_terminal_without_ending_the_run() {
     let rig = rig();
     let mut run = hanging(&rig);
     let mut terminal = Terminal::start(&rig, 100, &[], &["watch"]);
@@ -73,7 +73,7 @@ fn the_tree_stays_on_the_terminal_when_the_run_has_ended() {
 }
 
 #[test]
-fn a_dead_and_a_finished_run_are_shown_as_they_were_left() {
+fn watch_shows_the_last_state_of_dead_and_finished_runs() {
     let rig = rig();
     let mut run = hanging(&rig);
     run.wait_for("[quick] ✓ complete").signal(Signal::KILL);
@@ -89,7 +89,7 @@ fn a_dead_and_a_finished_run_are_shown_as_they_were_left() {
 }
 
 #[test]
-fn a_session_is_watched_alone_and_until_its_own_end() {
+fn watch_shows_one_session_until_its_end() {
     let rig = rig();
     let mut run = hanging(&rig);
     run.wait_for("[quick] ✓ complete");
@@ -103,7 +103,7 @@ fn a_session_is_watched_alone_and_until_its_own_end() {
 }
 
 #[test]
-fn watch_without_runs_says_so() {
+fn watch_without_runs_reports_that_there_are_none() {
     let out = Rig::new().run(["watch"]);
     insta::assert_snapshot!(out, @"
         --- stderr ---

@@ -37,7 +37,7 @@ fn calls_start_until_their_worst_cases_exceed_the_amount() {
     assert_eq!(said, ["starts at $0.30", "starts at $0.15", "asks"]);
     assert_eq!(sim.tree.auto_approved(), Usd::from_dollars(0.45).unwrap());
     assert_eq!(sim.tree.waiting(), 2, "one for a person, one for a place");
-    // What they came to cost in truth gives nothing back: the next call asks as well.
+    // Actual costs below the worst case release nothing: the next call asks too.
     let first = sim.tree.nodes().nth(1).unwrap().session;
     sim.say(first, "done");
     assert_eq!(call(&mut sim, vec![paid("e")]), "asks");

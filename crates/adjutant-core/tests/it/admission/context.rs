@@ -104,7 +104,7 @@ fn d11_the_results_must_fit_the_parent_s_window() {
     // 4 × 4,096 fit beside a first request of a few tokens, 5 do not; a batch counts its own.
     let events = sim.ask(parent, many(5), None).unwrap();
     assert_eq!(granted(&events).len(), 4);
-    assert_eq!(refused(&events), [Code::ContextBudgetExceeded]);
+    assert_eq!(refused(&events), [ErrorCode::ContextBudgetExceeded]);
     let Some(Event::Refused { reason, .. }) =
         events.iter().find(|event| matches!(event, Event::Refused { .. }))
     else {
@@ -162,7 +162,7 @@ fn an_unusable_context_file_refuses_only_its_own_task() {
             None,
         )
         .unwrap();
-    assert_eq!((granted(&events).len(), refused(&events)), (2, vec![Code::ValidationFailed]));
+    assert_eq!((granted(&events).len(), refused(&events)), (2, vec![ErrorCode::ValidationFailed]));
     let Event::Refused { reason, .. } = &events[1] else { panic!("{events:?}") };
     insta::assert_snapshot!(format!("{}\n=> {}", reason.message, reason.recommendation), @r"
     Context file `../secret`: lies outside the root.

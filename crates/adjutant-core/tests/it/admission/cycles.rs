@@ -51,10 +51,10 @@ fn the_same_task_with_another_label_or_through_other_agents_is_a_cycle() {
     let first = sim.child(brief("one", "scout", "find the bug"));
     let second = sim.child_of(first, brief("two", "scout", "look at x"));
     let again = sim.ask(second, vec![brief("three", "scout", "find the bug")], None).unwrap();
-    assert_eq!(refused(&again), [Code::CycleDetected]);
+    assert_eq!(refused(&again), [ErrorCode::CycleDetected]);
     // The run's own goal is a task like any other.
     let again = sim.ask(first, vec![brief("four", "lead", "Map the code")], None).unwrap();
-    assert_eq!(refused(&again), [Code::CycleDetected]);
+    assert_eq!(refused(&again), [ErrorCode::CycleDetected]);
     // Other context files make it another task.
     let mut other = brief("five", "scout", "find the bug");
     other.context = vec![ContextFile { path: "a.rs".into(), found: ContextFileStatus::Loaded }];

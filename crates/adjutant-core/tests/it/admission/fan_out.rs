@@ -9,7 +9,7 @@ fn requirement_24_a_call_with_too_many_tasks_is_refused_as_a_whole() {
         let root = sim.root();
         let before = sim.log.len();
         let refusal = sim.ask(root, many(most + 1), None).unwrap_err();
-        assert_eq!(refusal.code(), Code::MaxDelegationsExceeded);
+        assert_eq!(refusal.code(), ErrorCode::MaxDelegationsExceeded);
         assert_eq!(sim.log.len(), before, "nothing may have happened");
         assert_eq!(granted(&sim.ask(root, many(most), None).unwrap()).len(), most, "{preset}");
     }
@@ -60,10 +60,13 @@ fn d12_ended_children_count_towards_the_limit_per_parent() {
         sim.cancel(child);
     }
     let eleventh = sim.ask(root, many(1), None).unwrap();
-    assert_eq!(refused(&eleventh), [Code::MaxDelegationsExceeded]);
+    assert_eq!(refused(&eleventh), [ErrorCode::MaxDelegationsExceeded]);
     // The limit is each parent's own.
     assert_eq!(granted(&sim.ask(open, many(10), None).unwrap()).len(), 10);
-    assert_eq!(refused(&sim.ask(open, many(1), None).unwrap()), [Code::MaxDelegationsExceeded]);
+    assert_eq!(
+        refused(&sim.ask(open, many(1), None).unwrap()),
+        [ErrorCode::MaxDelegationsExceeded]
+    );
 }
 
 #[test]

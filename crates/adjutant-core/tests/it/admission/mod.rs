@@ -19,9 +19,9 @@ use adjutant_core::refusal::TimeBound;
 use adjutant_core::rights::{Rights, ToolSet};
 use adjutant_core::tree::{Admission, QUEUE_LIMIT, worst_case};
 use adjutant_core::{
-    AgentName, Brief, Code, Command, ContextFile, ContextFileStatus, Effect, Event, Label,
-    LayeredPolicy, ModelReply, ModelSpec, Outcome, Policy, PolicySource, Preset, Refusal, RunId,
-    SessionId, State, Timestamp, Tree, Usd,
+    AgentName, Brief, Command, ContextFile, ContextFileStatus, DelegationState, Effect, ErrorCode,
+    Event, Label, LayeredPolicy, ModelReply, ModelSpec, Outcome, Policy, PolicySource, Preset,
+    Refusal, RunId, SessionId, Timestamp, Tree, Usd,
 };
 use serde_json::{Value, json};
 
@@ -76,7 +76,7 @@ fn chain(names: &[&str]) -> Vec<Value> {
 
 /// A task that breaks every rule but the first `mended`, judged.
 ///
-/// Each rule is broken by itself, so mending one uncovers the next and nothing else.
+/// Each rule is broken independently, so fixing one reveals only the next.
 fn broken_from(mended: usize) -> Result<Admission, Refusal> {
     let breaks = |rule: usize| rule >= mended;
     let at = Timestamp::ZERO;
@@ -193,7 +193,7 @@ fn story_context(parent: u64, request: Value) -> Value {
         "request": request})
 }
 
-/// Returns the policy settings that a recommendation tells a person to type.
+/// Returns the policy settings in a recommendation.
 fn flags(recommendation: &str) -> Vec<(String, Value)> {
     let words: Vec<&str> =
         recommendation.split_whitespace().map(|word| word.trim_end_matches([',', '.'])).collect();

@@ -6,22 +6,22 @@ use super::*;
 fn checks_are_made_in_the_specified_order() {
     // DESIGN §5. Each step mends the first broken rule, so every adjacent pair is judged together.
     let expected = [
-        Code::DelegationDisabled,
-        Code::UnknownParent,
-        Code::UnknownAgent,
-        Code::CycleDetected,
-        Code::MaxDepthExceeded,
-        Code::MaxDelegationsExceeded,
-        Code::MaxDelegationsExceeded,
-        Code::RightsExceeded,
-        Code::ValidationFailed,
-        Code::ContextBudgetExceeded,
-        Code::BudgetExceeded,
-        Code::BudgetExceeded,
-        Code::TimeExceeded,
-        Code::QueueFull,
+        ErrorCode::DelegationDisabled,
+        ErrorCode::UnknownParent,
+        ErrorCode::UnknownAgent,
+        ErrorCode::CycleDetected,
+        ErrorCode::MaxDepthExceeded,
+        ErrorCode::MaxDelegationsExceeded,
+        ErrorCode::MaxDelegationsExceeded,
+        ErrorCode::RightsExceeded,
+        ErrorCode::ValidationFailed,
+        ErrorCode::ContextBudgetExceeded,
+        ErrorCode::BudgetExceeded,
+        ErrorCode::BudgetExceeded,
+        ErrorCode::TimeExceeded,
+        ErrorCode::QueueFull,
     ];
-    let found: Vec<Code> =
+    let found: Vec<ErrorCode> =
         (0..expected.len()).map(|mended| broken_from(mended).unwrap_err().code()).collect();
     assert_eq!(found, expected);
     let admission = broken_from(expected.len()).unwrap();
@@ -45,7 +45,7 @@ fn every_refusal_says_what_was_attempted_the_limit_and_what_to_do() {
     => Use one of the known agents.
 
     CYCLE_DETECTED: Cycle detected: lead → planner → planner
-    `planner` is already on the path lead > planner
+    `planner` already works above in the chain of delegations lead > planner
     => Do this work at the current level, or delegate a smaller, different task.
 
     MAX_DEPTH_EXCEEDED: ERROR: Delegation depth limit (1) reached. Cannot delegate further.
@@ -128,11 +128,11 @@ fn a_whole_call_is_refused_for_its_parent_before_its_size() {
     let nine = || (0..9).map(|n| about(&n.to_string())).collect::<Vec<_>>();
     let mut off = Sim::new(scout(&["enabled=false"]));
     let root = off.root();
-    assert_eq!(off.ask(root, nine(), None).unwrap_err().code(), Code::DelegationDisabled);
+    assert_eq!(off.ask(root, nine(), None).unwrap_err().code(), ErrorCode::DelegationDisabled);
     let mut sim = Sim::new(scout(&[]));
     let nobody = SessionId::new(1_600_000_000, [9; 6]);
-    assert_eq!(sim.ask(nobody, nine(), None).unwrap_err().code(), Code::UnknownParent);
-    assert_eq!(sim.ask(root, nine(), None).unwrap_err().code(), Code::MaxDelegationsExceeded);
+    assert_eq!(sim.ask(nobody, nine(), None).unwrap_err().code(), ErrorCode::UnknownParent);
+    assert_eq!(sim.ask(root, nine(), None).unwrap_err().code(), ErrorCode::MaxDelegationsExceeded);
     sim.cancel(root);
-    assert_eq!(sim.ask(root, nine(), None).unwrap_err().code(), Code::UnknownParent);
+    assert_eq!(sim.ask(root, nine(), None).unwrap_err().code(), ErrorCode::UnknownParent);
 }

@@ -127,7 +127,7 @@ fn invalid_input_of_check_is_reported() {
         ),
         (
             json!({"policy": {"max_depth": 4}, "tree": [{"id": "a"}], "request": request}),
-            "policy: max_depth: 4 is too deep, the hard maximum is 3",
+            "policy: max_depth: 4 exceeds the hard maximum 3",
         ),
         (
             json!({"policy": {"max_dept": 2}, "tree": [{"id": "a"}], "request": request}),

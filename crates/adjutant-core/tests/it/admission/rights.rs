@@ -41,7 +41,7 @@ fn requested_rights_must_be_within_the_parent_s() {
     assert_eq!(rights_of(&sim, less), "Read");
     for (tools, network) in [(&["Read", "Run"][..], false), (&["Read"], true), (&["Edit"], true)] {
         let events = sim.ask(root, vec![wish(tools, network)], None).unwrap();
-        assert_eq!(refused(&events), [Code::RightsExceeded], "{tools:?} {network}");
+        assert_eq!(refused(&events), [ErrorCode::RightsExceeded], "{tools:?} {network}");
     }
     let reason = |tools: &[&str], network: bool| {
         let refusal = sim.tree.judge_one(sim.now, root, &wish(tools, network)).unwrap_err();

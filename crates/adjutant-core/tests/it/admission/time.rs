@@ -132,14 +132,14 @@ fn a_thousand_delegations_may_be_queued_and_no_more() {
     // Three find a place at once, a thousand wait.
     let events = sim.ask(root, many(1_004), None).unwrap();
     assert_eq!(granted(&events).len(), 1_003);
-    assert_eq!(refused(&events), [Code::QueueFull]);
+    assert_eq!(refused(&events), [ErrorCode::QueueFull]);
     assert_eq!(sim.tree.waiting(), QUEUE_LIMIT);
     insta::assert_snapshot!(shown(&sim.tree.judge_one(sim.now, root, &about("x")).unwrap_err()), @r"
     QUEUE_FULL: 1000 delegations are waiting, limit 1000.
     1000 delegations are waiting, limit 1000
     => Wait until delegations have ended, then try again.
     ");
-    // A free place somewhere else is no place in the queue, but it needs none.
+    // A delegation that can start at once needs no place in the full queue.
     let running = granted(&events)[0];
     assert_eq!(granted(&sim.ask(running, many(4), None).unwrap()).len(), 3);
     // A delegation that ends frees its slot.
@@ -156,7 +156,7 @@ fn delegations_that_wait_for_approval_take_no_slot() {
     let root = sim.root();
     let events = sim.ask(root, many(1_001), None).unwrap();
     assert_eq!(granted(&events).len(), 1_000);
-    assert_eq!(refused(&events), [Code::QueueFull]);
+    assert_eq!(refused(&events), [ErrorCode::QueueFull]);
     assert_eq!(sim.tree.waiting(), QUEUE_LIMIT);
 }
 
@@ -173,7 +173,8 @@ fn d29_a_task_over_the_concurrency_limit_is_queued() {
             let mut sim = Sim::new(policy);
             let root = sim.root();
             let children = granted(&sim.ask(root, many(10), wish).unwrap());
-            let running = children.iter().filter(|child| sim.state(**child) == State::Running);
+            let running =
+                children.iter().filter(|child| sim.state(**child) == DelegationState::Running);
             assert_eq!(running.count() as u64, places, "{preset} {wish:?}");
             assert_eq!(sim.tree.waiting(), 10 - places);
         }
@@ -190,7 +191,7 @@ fn clamping_a_default_timeout_is_not_reported_below_the_root() {
         sim.tree.judge_one(sim.now, parent, &task).unwrap().clamped
     };
     assert!(clamped(parent, true));
-    // The usual time of a command or an agent, which the whole run was told of at its first level.
+    // The default timeout of a command or agent; its clamping was reported at the first level.
     assert!(!clamped(parent, false));
     assert!(clamped(sim.root(), false));
 }

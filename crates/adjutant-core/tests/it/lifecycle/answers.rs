@@ -82,9 +82,9 @@ fn requirement_26_a_return_ends_the_work_as_its_status_says() {
         "recoverable": true, "recommendation": "Say which."}]);
     for (status, errors, outcome, code) in [
         ("completed", json!([]), Outcome::Completed, None),
-        ("partial", errors.clone(), Outcome::Partial, Some(Code::BuildError)),
-        ("failed", errors.clone(), Outcome::Failed, Some(Code::BuildError)),
-        ("blocked", errors, Outcome::Blocked, Some(Code::BuildError)),
+        ("partial", errors.clone(), Outcome::Partial, Some(ErrorCode::BuildError)),
+        ("failed", errors.clone(), Outcome::Failed, Some(ErrorCode::BuildError)),
+        ("blocked", errors, Outcome::Blocked, Some(ErrorCode::BuildError)),
     ] {
         let (mut sim, child) = standard();
         returns(&mut sim, child, &returned(status, errors), &[]);
@@ -103,14 +103,22 @@ fn requirement_35_an_invalid_return_is_repaired_twice_at_most() {
     assert_eq!(
         sim.log
             .iter()
-            .filter(|(_, event)| matches!(event, Event::Told { nudge: ToldReason::Repair, .. }))
+            .filter(|(_, event)| matches!(
+                event,
+                Event::Told { nudge: AddedMessageReason::Repair, .. }
+            ))
             .count(),
         2
     );
     assert!(sim.told(child)[0].contains("status: Invalid status: done"));
     // An answer is judged once, even if its artifacts are checked twice.
-    let again =
-        Command::Conclude { session: child, call: None, text: bad.to_string(), artifacts: vec![] };
+    let again = Command::Conclude {
+        session: child,
+        call: None,
+        text: bad.to_string(),
+        artifacts: vec![],
+        changed: None,
+    };
     assert_eq!(sim.submit(again), Ok(vec![]));
     returns(&mut sim, child, &returned("completed", json!([])), &[]);
     assert_eq!(sim.ended(child), "completed");

@@ -9,13 +9,13 @@ fn requirement_43_a_batch_waits_for_one_approval() {
     let events = sim.ask(root, ["a", "b", "c"].map(about).into(), None).unwrap();
     assert_eq!(kinds(&events), "granted granted granted approval_asked");
     let children = granted(&events);
-    assert!(children.iter().all(|child| sim.state(*child) == State::AwaitingApproval));
+    assert!(children.iter().all(|child| sim.state(*child) == DelegationState::AwaitingApproval));
     let hash = question(&events);
     assert_eq!(sim.effects, [Effect::AskApproval { parent: root, call: 1, hash: hash.clone() }]);
     assert_eq!(hash.len(), 64);
     let events = sim.submit(yes(&hash)).unwrap();
     assert_eq!(kinds(&events), "approved started started reserved reserved");
-    assert_eq!(sim.state(children[2]), State::Queued);
+    assert_eq!(sim.state(children[2]), DelegationState::Queued);
     assert_eq!(sim.tree.next_deadline().map(|(_, why)| why), Some(DeadlineKind::Stall));
 }
 
@@ -28,10 +28,10 @@ fn an_approval_is_bound_to_the_exact_call_and_used_once() {
     let foreign = first.replace(|letter: char| letter.is_ascii_digit(), "0");
     insta::assert_snapshot!(refusal(&mut sim, &foreign).message(), @"Not approved: no such call is waiting.");
     sim.submit(yes(&first)).unwrap();
-    assert_eq!(refusal(&mut sim, &first).code(), Code::ApprovalDenied);
+    assert_eq!(refusal(&mut sim, &first).code(), ErrorCode::ApprovalDenied);
     // Also across a crash: a yes that is on disk is spent.
     let mut again = Sim::replay(&sim.log);
-    assert_eq!(refusal(&mut again, &first).code(), Code::ApprovalDenied);
+    assert_eq!(refusal(&mut again, &first).code(), ErrorCode::ApprovalDenied);
     // Another prompt is another call.
     let hash = |prompt: &str| {
         let mut sim = asking(&[]);
@@ -170,7 +170,7 @@ fn an_approval_starts_only_delegations_that_still_wait() {
     let events = sim.ask(root, ["a", "b"].map(about).into(), None).unwrap();
     sim.cancel(granted(&events)[0]);
     sim.submit(yes(&question(&events))).unwrap();
-    assert_eq!(sim.state(granted(&events)[1]), State::Running);
+    assert_eq!(sim.state(granted(&events)[1]), DelegationState::Running);
     assert_eq!(sim.end(granted(&events)[0]).0, Outcome::Cancelled);
     sim.say(granted(&events)[1], "done");
     sim.check_over();
@@ -186,8 +186,8 @@ fn a_parent_and_its_question_that_expire_together_end_the_children_once() {
     let parent = granted(&events)[0];
     let child = granted(&sim.ask(parent, vec![about("c")], None).unwrap())[0];
     sim.tick_at(APPROVAL_EXPIRES_S);
-    assert_eq!(sim.code(child), Some(Code::ApprovalDenied));
-    assert_eq!(sim.code(parent), Some(Code::Timeout));
+    assert_eq!(sim.code(child), Some(ErrorCode::ApprovalDenied));
+    assert_eq!(sim.code(parent), Some(ErrorCode::Timeout));
     sim.check_over();
 }
 
@@ -198,7 +198,7 @@ fn a_delegation_that_waits_for_approval_cannot_delegate() {
     let events = sim.ask(root, vec![about("p")], None).unwrap();
     let waiting = granted(&events)[0];
     let refusal = sim.ask(waiting, vec![about("c")], None).unwrap_err();
-    assert_eq!(refusal.code(), Code::UnknownParent);
+    assert_eq!(refusal.code(), ErrorCode::UnknownParent);
     assert_eq!(sim.tree.judge_one(sim.now, waiting, &about("c")).unwrap_err(), refusal);
     assert_eq!(sim.submit(Command::TakeTurn { session: waiting }), Ok(vec![]));
 }

@@ -6,7 +6,7 @@ use super::*;
 
 #[test]
 fn an_agent_is_warned_while_a_report_still_fits_its_window() {
-    // A full answer, a quarter of one, and the words themselves.
+    // A full answer, a quarter of one, and the text of the warning.
     let fits = OPENING + 1_000 + 250 + TOLD;
     let set = ["max_output_tokens=1000"];
     let (sim, child) = begun(&set, small(fits));
@@ -34,7 +34,7 @@ fn a_last_call_is_retried_without_another_warning() {
     // Nor is it asked to be shorter: there is no turn left for that.
     sim.reply(child, cut_off("What I"));
     assert_eq!(sim.told(child), [LAST_CALL]);
-    assert_eq!(sim.code(child), Some(Code::ContextExhausted));
+    assert_eq!(sim.code(child), Some(ErrorCode::ContextExhausted));
     sim.check_over();
 }
 
@@ -44,14 +44,14 @@ fn the_tightest_limit_is_named() {
     let (sim, child) = begun(&["max_output_tokens=1000", "budget_tokens=900"], small(1_300));
     let told = |sim: &Sim| {
         sim.log.iter().find_map(|(_, event)| match event {
-            Event::Told { nudge: ToldReason::LastCall(code), .. } => Some(*code),
+            Event::Told { nudge: AddedMessageReason::LastCall(code), .. } => Some(*code),
             _ => None,
         })
     };
-    assert_eq!(told(&sim), Some(Code::BudgetExceeded));
+    assert_eq!(told(&sim), Some(ErrorCode::BudgetExceeded));
     assert!(sim.node(child).is_live());
     let (sim, _) = begun(&["max_output_tokens=1000", "budget_tokens=1200"], small(600));
-    assert_eq!(told(&sim), Some(Code::ContextExhausted));
+    assert_eq!(told(&sim), Some(ErrorCode::ContextExhausted));
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn an_answer_is_cut_to_what_the_window_has_left_and_not_asked_for_below_the_floo
     assert!(sim.model_calls(child).is_empty());
     assert_eq!(
         (sim.end(child).0, sim.code(child)),
-        (Outcome::Partial, Some(Code::ContextExhausted))
+        (Outcome::Partial, Some(ErrorCode::ContextExhausted))
     );
 }
 
@@ -78,7 +78,7 @@ fn a_full_context_allows_a_last_report() {
     sim.output(child, 0, &"y".repeat(3_000));
     assert_eq!(sim.told(child), [LAST_CALL]);
     sim.say(child, "The end.");
-    assert_eq!(sim.code(child), Some(Code::ContextExhausted));
+    assert_eq!(sim.code(child), Some(ErrorCode::ContextExhausted));
 }
 
 #[test]
@@ -130,11 +130,11 @@ fn an_answer_is_cut_to_what_the_budget_has_left_to_the_last_token() {
         match output {
             Some(output) => {
                 assert_eq!(last_model_call(&sim, child), (output, false));
-                assert_eq!(sim.node(sim.root()).ledger.left().tokens, 0);
+                assert_eq!(sim.node(sim.root()).ledger.remaining().tokens, 0);
             }
             None => {
                 assert!(sim.model_calls(child).is_empty());
-                assert_eq!(sim.code(child), Some(Code::BudgetExceeded));
+                assert_eq!(sim.code(child), Some(ErrorCode::BudgetExceeded));
                 assert_eq!(sim.end(child).0, Outcome::Partial);
             }
         }
@@ -218,7 +218,7 @@ fn what_one_child_reserves_and_spends_is_not_available_to_its_sibling() {
         sim.children(vec![small(90_000), Brief { prompt: "y".repeat(400), ..small(90_000) }]);
     assert_eq!(last_model_call(&sim, children[0]), (1_000, false));
     assert!(sim.model_calls(children[1]).is_empty(), "what is left does not pay for the input");
-    assert_eq!(sim.code(children[1]), Some(Code::BudgetExceeded));
+    assert_eq!(sim.code(children[1]), Some(ErrorCode::BudgetExceeded));
     sim.reply(children[0], ModelReply { usage: used(BILLED, 1_000), ..says("done") });
     assert_eq!(sim.node(sim.root()).ledger.settled.tokens, BILLED + 1_000);
     sim.check_over();
@@ -236,7 +236,7 @@ fn output_tokens_are_the_smallest_of_task_policy_and_model() {
     assert_eq!(asked(&[], Some(500), 8_192), 500);
     assert_eq!(asked(&["max_output_tokens=9000"], None, 8_192), 8_192);
     assert_eq!(asked(&[], Some(16_384), 8_192), 8_192);
-    // A wish below the floor is still worth a call.
+    // A requested limit below the floor still allows a call.
     assert_eq!(asked(&["max_output_tokens=50"], None, 8_192), 50);
 }
 
@@ -251,10 +251,13 @@ fn an_overrun_is_recorded_and_stops_the_scope() {
         _ => None,
     };
     assert_eq!(events.iter().find_map(overran), Some(9_700 - held));
-    assert!(sim.node(child).ledger.holds());
+    assert!(sim.node(child).ledger.is_within_cap());
     sim.output(child, 0, "text");
     assert_eq!(sim.model_calls(child).len(), 1, "no further call");
-    assert_eq!((sim.end(child).0, sim.code(child)), (Outcome::Partial, Some(Code::BudgetExceeded)));
+    assert_eq!(
+        (sim.end(child).0, sim.code(child)),
+        (Outcome::Partial, Some(ErrorCode::BudgetExceeded))
+    );
     sim.check_over();
 }
 

@@ -5,34 +5,35 @@ use std::collections::BTreeSet;
 use adjutant_core::assignment::UpdateTrigger;
 use adjutant_core::policy::Operation;
 use adjutant_core::story::VerifyResult;
-use adjutant_core::workspace::{OwnWorkspace, OwnWorkspaceKind, WorkspaceFailure, commit_failed};
-use adjutant_core::{Assignment, TaskListUpdate};
+use adjutant_core::verify::VerifyFacts;
+use adjutant_core::workspace::{OwnWorkspace, WorkspaceFailure, WorkspaceKind, commit_failed};
+use adjutant_core::{SlashCommandAssignment, TaskListUpdate};
 
 use super::*;
 use crate::sim::refused;
 
 /// The codes that the return format lists.
-const STANDARD: [Code; 10] = [
-    Code::Timeout,
-    Code::ValidationFailed,
-    Code::ToolUnavailable,
-    Code::BuildError,
-    Code::FileNotFound,
-    Code::CycleDetected,
-    Code::MaxDepthExceeded,
-    Code::StatusSyncFailed,
-    Code::GitCommitFailed,
-    Code::UnknownError,
+const STANDARD: [ErrorCode; 10] = [
+    ErrorCode::Timeout,
+    ErrorCode::ValidationFailed,
+    ErrorCode::ToolUnavailable,
+    ErrorCode::BuildError,
+    ErrorCode::FileNotFound,
+    ErrorCode::CycleDetected,
+    ErrorCode::MaxDepthExceeded,
+    ErrorCode::StatusSyncFailed,
+    ErrorCode::GitCommitFailed,
+    ErrorCode::UnknownError,
 ];
 
-fn timeout() -> Option<Code> {
+fn timeout() -> Option<ErrorCode> {
     let mut sim = Sim::new(policy(Preset::Command, &[]));
     let child = sim.child(Brief { timeout_wish: Some(30), ..brief("x", "researcher", "Look.") });
     sim.tick_at(30);
     sim.code(child)
 }
 
-fn validation_failed() -> Option<Code> {
+fn validation_failed() -> Option<ErrorCode> {
     let (mut sim, child) = standard();
     for _ in 0..=MAX_REPAIRS {
         returns(&mut sim, child, &json!({"status": "done"}), &[]);
@@ -48,25 +49,32 @@ fn writer() -> (Sim, SessionId) {
     (sim, child)
 }
 
-fn tool_unavailable() -> Option<Code> {
+fn tool_unavailable() -> Option<ErrorCode> {
     let (mut sim, session) = writer();
     let made = Err(WorkspaceFailure { path: None, problem: "git is missing".into(), clash: false });
-    sim.submit(Command::TakeSpace { session, made }).unwrap();
+    sim.submit(Command::TakeWorkspace { session, made }).unwrap();
     sim.code(session)
 }
 
-fn build_error() -> Option<Code> {
-    let mut sim = Sim::new(scout(&[]));
+fn build_error() -> Option<ErrorCode> {
+    let tools = r#"tools=["Edit","Read","Run","Write"]"#;
+    let mut sim = Sim::new(policy(Preset::Story, &["enabled=true", "contract=report", tools]));
     let session = sim.child(Brief { verify: Some("make".into()), ..about("x") });
     while sim.state(session).is_live() {
         sim.say(session, "It is built.");
         let check = VerifyResult::Failed;
-        sim.submit(Command::TakeCheck { session, check, text: "3 type errors".into() }).unwrap();
+        sim.submit(Command::TakeCheck {
+            session,
+            check,
+            text: "3 type errors".into(),
+            facts: VerifyFacts::default(),
+        })
+        .unwrap();
     }
     sim.code(session)
 }
 
-fn file_not_found() -> Option<Code> {
+fn file_not_found() -> Option<ErrorCode> {
     let (mut sim, child) = standard();
     let mut value = returned("completed", json!([]));
     value["artifacts"] = json!([{"type": "research", "path": "gone.md"}]);
@@ -77,7 +85,7 @@ fn file_not_found() -> Option<Code> {
     })
 }
 
-fn refusal(preset: Preset, settings: &[&str], agents: &[&str]) -> Option<Code> {
+fn refusal(preset: Preset, settings: &[&str], agents: &[&str]) -> Option<ErrorCode> {
     let mut sim = Sim::new(policy(preset, settings));
     let mut parent = sim.root();
     for agent in agents {
@@ -90,45 +98,45 @@ fn refusal(preset: Preset, settings: &[&str], agents: &[&str]) -> Option<Code> {
     None
 }
 
-fn status_sync_failed() -> Option<Code> {
+fn status_sync_failed() -> Option<ErrorCode> {
     let mut sim = Sim::new(policy(Preset::Command, &["in_place=true"]));
-    sim.submit(Command::Assign(Box::new(Assignment {
+    sim.submit(Command::Assign(Box::new(SlashCommandAssignment {
         tasks: vec![7],
         agent: Some("researcher".into()),
-        ..Assignment::new("research", Operation::Research)
+        ..SlashCommandAssignment::new("research", Operation::Research)
     })))
     .unwrap();
     let session = sim.child(brief("x", "researcher", "Look."));
     let mark = sim.tree.due_marks().find_map(|effect| match effect {
-        Effect::Mark { mark, .. } => Some(mark),
+        Effect::UpdateTaskList { mark, .. } => Some(mark),
         _ => None,
     });
     let mark: TaskListUpdate = mark.filter(|mark| mark.work == UpdateTrigger::Begun).unwrap();
     let problem = Some("TODO.md is not UTF-8".to_owned());
-    sim.submit(Command::Mark { session, mark, problem }).unwrap();
+    sim.submit(Command::TakeListUpdate { session, mark, problem }).unwrap();
     sim.code(session)
 }
 
-fn git_commit_failed() -> Option<Code> {
+fn git_commit_failed() -> Option<ErrorCode> {
     let (mut sim, session) = writer();
     let made = Ok(OwnWorkspace {
-        kind: OwnWorkspaceKind::Worktree,
+        kind: WorkspaceKind::Worktree,
         path: "state/x".into(),
         base: "0".repeat(40),
         layers: Vec::new(),
         remarks: Vec::new(),
     });
-    sim.submit(Command::TakeSpace { session, made }).unwrap();
+    sim.submit(Command::TakeWorkspace { session, made }).unwrap();
     sim.say(session, "done");
     let kept = Err("the disk is full".to_owned());
-    let events = sim.submit(Command::KeepSpace { session, kept }).unwrap();
+    let events = sim.submit(Command::TakeKeptWork { session, kept }).unwrap();
     events.iter().find_map(|event| match event {
         Event::SpaceKept { problem, .. } => problem.as_deref().map(|it| commit_failed(it).code),
         _ => None,
     })
 }
 
-fn unknown_error() -> Option<Code> {
+fn unknown_error() -> Option<ErrorCode> {
     let (mut sim, child) = standard();
     let errors = json!([{"type": "execution", "message": "There is no coffee.",
         "code": "OUT_OF_COFFEE", "recoverable": true, "recommendation": "Buy some."}]);

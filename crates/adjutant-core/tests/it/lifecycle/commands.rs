@@ -1,8 +1,10 @@
 //! Runs of a slash command: `Return` calls, task list updates, and how the command ends.
 
-use adjutant_core::assignment::{TaskFacts, UpdateTrigger};
+use adjutant_core::assignment::{TaskDetails, UpdateTrigger};
 use adjutant_core::policy::Operation;
-use adjutant_core::{Assignment, ContentChange, ResumeOptions, TaskListUpdate, WriteScope};
+use adjutant_core::{
+    ContentChange, ResumeOptions, SlashCommandAssignment, TaskListUpdate, WriteScope,
+};
 use adjutant_formats::contract::ArtifactKind;
 use adjutant_formats::task::{TaskArtifact, TaskStatus};
 
@@ -15,8 +17,8 @@ fn hands_back(value: &Value) -> ToolCall {
 /// A command about these tasks, and its agent at work on each.
 fn command(tasks: &[u64]) -> (Sim, Vec<SessionId>) {
     let mut sim = Sim::new(policy(Preset::Command, &["in_place=true", "concurrency=4"]));
-    let work = Assignment::new("research", Operation::Research);
-    let assignment = Assignment {
+    let work = SlashCommandAssignment::new("research", Operation::Research);
+    let assignment = SlashCommandAssignment {
         tasks: tasks.to_vec(),
         agent: Some("researcher".into()),
         artifacts_required: true,
@@ -31,10 +33,10 @@ fn command(tasks: &[u64]) -> (Sim, Vec<SessionId>) {
 /// A command about these tasks, whose own agent is asked what to do.
 fn led(tasks: &[u64]) -> (Sim, SessionId) {
     let mut sim = Sim::led(policy(Preset::Command, &["in_place=true"]), "research", "/research 7");
-    let assignment = Assignment {
+    let assignment = SlashCommandAssignment {
         tasks: tasks.to_vec(),
         agent: Some("researcher".into()),
-        ..Assignment::new("research", Operation::Research)
+        ..SlashCommandAssignment::new("research", Operation::Research)
     };
     sim.submit(Command::Assign(Box::new(assignment))).unwrap();
     let root = sim.root();
@@ -44,13 +46,13 @@ fn led(tasks: &[u64]) -> (Sim, SessionId) {
 
 fn due(sim: &Sim) -> Vec<(SessionId, TaskListUpdate)> {
     let due = sim.tree.due_marks().map(|effect| match effect {
-        Effect::Mark { session, mark } => (session, mark),
+        Effect::UpdateTaskList { session, mark } => (session, mark),
         other => panic!("{other:?}"),
     });
     due.collect()
 }
 
-/// Makes every mark that is due, one after the other, and says what was marked.
+/// Performs every pending task list update in order and returns them.
 fn make_marks(sim: &mut Sim, problem: Option<&str>) -> Vec<String> {
     let mut made = Vec::new();
     while let Some((session, mark)) = due(sim).into_iter().next() {
@@ -58,7 +60,7 @@ fn make_marks(sim: &mut Sim, problem: Option<&str>) -> Vec<String> {
         let status = mark.status.map_or("-", TaskStatus::as_str);
         made.push(format!("{} {status} [{}]", mark.task, links.join(" ")));
         let problem = problem.filter(|_| mark.work == UpdateTrigger::Ended).map(str::to_owned);
-        sim.submit(Command::Mark { session, mark, problem }).unwrap();
+        sim.submit(Command::TakeListUpdate { session, mark, problem }).unwrap();
     }
     made
 }
@@ -66,7 +68,10 @@ fn make_marks(sim: &mut Sim, problem: Option<&str>) -> Vec<String> {
 fn conclude(sim: &mut Sim, child: SessionId, call: u32, value: &Value) -> String {
     let (call, text) = (Some(call), value.to_string());
     let artifacts = vec![("report.md".to_owned(), ArtifactFileState::Present)];
-    kinds(&sim.submit(Command::Conclude { session: child, call, text, artifacts }).unwrap())
+    kinds(
+        &sim.submit(Command::Conclude { session: child, call, text, artifacts, changed: None })
+            .unwrap(),
+    )
 }
 
 /// What the agent's latest call was answered with.
@@ -135,7 +140,7 @@ fn a_return_call_is_repaired_at_most_twice_and_each_judgement_is_recorded() {
     sim.call(child, vec![hands_back(&bad)]);
     assert_eq!(conclude(&mut sim, child, 0, &bad), "judged tool_returned ended ended run_ended");
     assert!(answered(&sim, child).starts_with("Your return was not accepted."));
-    assert_eq!(sim.code(child), Some(Code::ValidationFailed));
+    assert_eq!(sim.code(child), Some(ErrorCode::ValidationFailed));
     let judged = sim.log.iter().filter(|(_, event)| matches!(event, Event::Judged { .. })).count();
     assert_eq!(judged, 3);
 }
@@ -197,7 +202,7 @@ fn the_end_update_follows_the_begin_update_and_a_crash_loses_neither() {
     assert_eq!(sim.tree.outcome(), Some(Outcome::Cancelled));
     // A report about an update that is not pending changes nothing.
     let (session, mark) = begun.into_iter().next().unwrap();
-    assert_eq!(sim.submit(Command::Mark { session, mark, problem: None }), Ok(vec![]));
+    assert_eq!(sim.submit(Command::TakeListUpdate { session, mark, problem: None }), Ok(vec![]));
 }
 
 #[test]
@@ -244,8 +249,8 @@ fn a_command_ends_like_its_delegated_work_also_after_a_resume() {
     sim.say(root, "It was cancelled.");
     assert_eq!(sim.tree.outcome(), Some(Outcome::Cancelled));
     // Why is its agent's to say.
-    assert_eq!((sim.code(root), sim.code(child)), (None, Some(Code::Cancelled)));
-    // Only the child goes on; the command is done once it is.
+    assert_eq!((sim.code(root), sim.code(child)), (None, Some(ErrorCode::Cancelled)));
+    // Only the child is resumed; the command completes once the child has.
     sim.restart(ResumeOptions { session: Some(child), ..ResumeOptions::default() });
     assert_eq!(make_marks(&mut sim, None), ["7 researching []"]);
     let value = completed();
@@ -269,7 +274,7 @@ fn a_helper_delegation_neither_updates_the_task_list_nor_decides_the_outcome() {
         let value = returned(status, if status == "failed" { errors.clone() } else { json!([]) });
         sim.call(helper, vec![hands_back(&value)]);
         conclude(&mut sim, helper, 0, &value);
-        assert_eq!((sim.state(helper), due(&sim)), (State::Ended(errand), vec![]));
+        assert_eq!((sim.state(helper), due(&sim)), (DelegationState::Ended(errand), vec![]));
         if own {
             let child = sim.child(brief("r", "researcher", "Task: 7"));
             make_marks(&mut sim, None);
@@ -335,17 +340,17 @@ fn granted_as(sim: &Sim, session: SessionId) -> (String, Value) {
 #[test]
 fn requirements_12_and_13_the_task_is_named_in_the_prompt_and_passed_down_to_depth_3() {
     let mut sim = Sim::new(policy(Preset::Command, &["cycle_key=task"]));
-    let facts = TaskFacts {
+    let facts = TaskDetails {
         number: 271,
         description: Some("Add JWT".into()),
         complexity: Some("high".into()),
         folder: Some("specs/271_add_jwt".into()),
     };
-    sim.submit(Command::Assign(Box::new(Assignment {
+    sim.submit(Command::Assign(Box::new(SlashCommandAssignment {
         tasks: vec![271],
         agent: Some("implementer".into()),
         facts: vec![facts],
-        ..Assignment::new("implement", Operation::Implement)
+        ..SlashCommandAssignment::new("implement", Operation::Implement)
     })))
     .unwrap();
     let about = json!({"command": "implement", "language": "general", "task_number": 271,
@@ -356,11 +361,11 @@ fn requirements_12_and_13_the_task_is_named_in_the_prompt_and_passed_down_to_dep
     assert_eq!(granted_as(&sim, specialist), ("Which one?".into(), about.clone()));
     let helper = sim.child_of(specialist, brief("c", "helper", "Count."));
     assert_eq!(granted_as(&sim, helper), ("Count.".into(), about.clone()));
-    // The same words are the same task, with the line and without it.
+    // The same prompt is the same task, with or without the `Task:` line.
     for prompt in ["Do it.", "Task: 271\nDo it."] {
         let task = brief("d", "implementer", prompt);
         let events = sim.ask(work, vec![task], None).unwrap();
-        assert_eq!(crate::sim::refused(&events), [Code::CycleDetected], "{prompt}");
+        assert_eq!(crate::sim::refused(&events), [ErrorCode::CycleDetected], "{prompt}");
     }
     assert_eq!(due(&sim).len(), 1, "only the work of the command is marked");
 }
@@ -368,11 +373,11 @@ fn requirements_12_and_13_the_task_is_named_in_the_prompt_and_passed_down_to_dep
 #[test]
 fn requirement_28_work_of_a_built_in_command_names_a_file_of_its_type() {
     let mut sim = Sim::new(policy(Preset::Command, &["in_place=true", "concurrency=4"]));
-    sim.submit(Command::Assign(Box::new(Assignment {
+    sim.submit(Command::Assign(Box::new(SlashCommandAssignment {
         tasks: vec![7],
         agent: Some("researcher".into()),
         artifact_kind: Some(ArtifactKind::Research),
-        ..Assignment::new("research", Operation::Research)
+        ..SlashCommandAssignment::new("research", Operation::Research)
     })))
     .unwrap();
     let child = sim.child(brief("r", "researcher", "Find out."));

@@ -23,7 +23,7 @@ fn cancelling_ends_a_subtree_the_deepest_first_and_nothing_beside_it() {
     cancelled CANCELLED: Cancelled before it was done.
     => `adjutant resume sess_1700000005_bbbbbb` takes it up again; what was found so far is in the result.
     ");
-    assert_eq!(sim.state(b), State::Running);
+    assert_eq!(sim.state(b), DelegationState::Running);
     assert!(sim.tree.outcome().is_none());
     let stopped = sim.effects.iter().filter(|effect| matches!(effect, Effect::Stop { .. })).count();
     assert_eq!(stopped, 4);
@@ -39,7 +39,7 @@ fn ending_a_delegation_ends_its_descendants() {
     let child = sim.child_of(parent, about("c"));
     sim.say(parent, "I am done without you.");
     assert_eq!(sim.end(parent).0, Outcome::Completed);
-    assert_eq!(sim.code(child), Some(Code::Cancelled));
+    assert_eq!(sim.code(child), Some(ErrorCode::Cancelled));
     sim.check_over();
 }
 
@@ -114,7 +114,7 @@ fn a_crash_in_one_child_leaves_the_others_alone() {
     => This is a defect of Adjutant; `adjutant log` holds the backtrace.
     ");
     assert!(!sim.end(a).1.unwrap().recoverable);
-    assert_eq!(sim.code(below), Some(Code::Cancelled));
+    assert_eq!(sim.code(below), Some(ErrorCode::Cancelled));
     sim.say(b, "done");
     assert_eq!(sim.ended(b), "completed");
     assert_eq!(sim.tree.outcome(), Some(Outcome::Partial));
@@ -126,7 +126,7 @@ fn slots_are_given_first_come_first_served() {
     let mut sim = Sim::new(scout(&["concurrency=2"]));
     let children = sim.children(["a", "b", "c", "d", "e"].map(about).into());
     let running = |sim: &Sim| -> Vec<usize> {
-        (0..5).filter(|n| sim.state(children[*n]) == State::Running).collect()
+        (0..5).filter(|n| sim.state(children[*n]) == DelegationState::Running).collect()
     };
     assert_eq!(running(&sim), [0, 1]);
     sim.say(children[1], "done");
@@ -148,9 +148,12 @@ fn a_later_call_waits_behind_an_earlier_one() {
     let first = sim.children(["a", "b"].map(about).into());
     let second = sim.child(about("c"));
     sim.say(first[0], "done");
-    assert_eq!((sim.state(first[1]), sim.state(second)), (State::Running, State::Queued));
+    assert_eq!(
+        (sim.state(first[1]), sim.state(second)),
+        (DelegationState::Running, DelegationState::Queued)
+    );
     sim.say(first[1], "done");
-    assert_eq!(sim.state(second), State::Running);
+    assert_eq!(sim.state(second), DelegationState::Running);
 }
 
 #[test]
@@ -254,7 +257,7 @@ fn a_run_that_met_a_limit_made_no_call_or_met_an_error_is_never_completed() {
     let mut sim = Sim::new(policy);
     let child = sim.child(small(90_000));
     returns(&mut sim, child, &returned("completed", json!([])), &[]);
-    assert_eq!(sim.code(child), Some(Code::BudgetExceeded));
+    assert_eq!(sim.code(child), Some(ErrorCode::BudgetExceeded));
 }
 
 #[test]
@@ -344,10 +347,10 @@ fn an_event_that_contradicts_the_state_is_an_error() {
     .map(|event| sim.tree.clone().evolve(sim.now, event).unwrap_err().to_string())
     .collect();
     insta::assert_snapshot!(lines.join("\n"), @r"
-    run_started does not fit: the run had begun already
+    run_started does not fit: the run had already started
     granted does not fit: sess_1700000001_bbbbbb exists already
     started does not fit: sess_1600000000_jjjjjj is unknown
-    started does not fit: the root runs already
+    started does not fit: the root is already running
     started does not fit: sess_1700000003_bbbbbb was not next in the queue
     ended does not fit: sess_1600000000_jjjjjj is unknown
     settled does not fit: no call is under way
@@ -387,7 +390,7 @@ fn a_retry_delay_of_hours_is_not_waited_for() {
         child,
         AttemptError { retry_after_ms: Some(600_001), ..error(ModelErrorKind::RateLimited) },
     );
-    assert_eq!(sim.code(child), Some(Code::ProviderError));
+    assert_eq!(sim.code(child), Some(ErrorCode::ProviderError));
 }
 
 #[test]

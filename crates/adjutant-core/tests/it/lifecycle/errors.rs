@@ -116,7 +116,7 @@ fn what_was_found_before_a_failure_makes_it_partial() {
         sim.fail(child, error(ModelErrorKind::Authentication));
         sim.end(child).0
     };
-    // A tool result alone is nothing found; a note and a word are.
+    // A tool result alone does not count as a finding; a note and a text do.
     let (mut sim, child) = one(&[]);
     sim.call(child, vec![read("1", "a")]);
     sim.output(child, 0, "text");
@@ -146,7 +146,7 @@ fn retries_due_at_once_share_what_is_left() {
     }
     sim.tick_at(10);
     assert_eq!(sim.model_calls(children[0]).len(), 2);
-    assert_eq!(sim.code(children[1]), Some(Code::BudgetExceeded));
+    assert_eq!(sim.code(children[1]), Some(ErrorCode::BudgetExceeded));
     sim.say(children[0], "done");
     sim.check_over();
 }
@@ -156,7 +156,7 @@ fn a_retry_that_is_due_with_the_deadline_is_not_made() {
     let (mut sim, child) = begun(&[], Brief { timeout_wish: Some(5), ..small(90_000) });
     sim.fail(child, error(ModelErrorKind::Network));
     sim.tick_at(5);
-    assert_eq!((sim.code(child), sim.model_calls(child).len()), (Some(Code::Timeout), 1));
+    assert_eq!((sim.code(child), sim.model_calls(child).len()), (Some(ErrorCode::Timeout), 1));
     sim.check_over();
 }
 
@@ -175,7 +175,7 @@ fn a_retry_that_is_not_made_reserves_nothing() {
         sim.fail(*child, error(ModelErrorKind::Network));
     }
     sim.tick_at(5);
-    assert_eq!(sim.code(children[0]), Some(Code::Timeout));
+    assert_eq!(sim.code(children[0]), Some(ErrorCode::Timeout));
     assert_eq!(last_model_call(&sim, children[1]), (1_000, true));
     sim.say(children[1], "done");
     sim.check_over();
@@ -187,5 +187,8 @@ fn a_retry_that_the_budget_cannot_pay_is_not_made() {
     let (mut sim, child) = begun(&[&set], small(90_000));
     sim.fail(child, error(ModelErrorKind::Network));
     sim.tick_next();
-    assert_eq!((sim.code(child), sim.model_calls(child).len()), (Some(Code::BudgetExceeded), 1));
+    assert_eq!(
+        (sim.code(child), sim.model_calls(child).len()),
+        (Some(ErrorCode::BudgetExceeded), 1)
+    );
 }

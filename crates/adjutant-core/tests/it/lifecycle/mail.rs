@@ -1,7 +1,7 @@
 //! Messages from a person: when they are delivered, and what they cost.
 
 use adjutant_core::tree::{MAILBOX, TELL_BYTES};
-use adjutant_core::{Refusal, ToldReason};
+use adjutant_core::{AddedMessageReason, Refusal};
 
 use super::*;
 
@@ -9,9 +9,9 @@ fn tell(sim: &mut Sim, session: SessionId, text: &str) -> Result<String, Refusal
     sim.submit(Command::Tell { session, text: text.into() }).map(|events| kinds(&events))
 }
 
-/// Returns what a person's words became in the conversation of `session`.
+/// Returns the user's messages in the conversation of `session`.
 fn heard(sim: &Sim, session: SessionId) -> Vec<&str> {
-    let told = |(_, event): &'_ (Timestamp, Event)| matches!(event, Event::Told { session: of, nudge: ToldReason::Person, .. } if *of == session);
+    let told = |(_, event): &'_ (Timestamp, Event)| matches!(event, Event::Told { session: of, nudge: AddedMessageReason::Person, .. } if *of == session);
     let texts = sim.log.iter().filter(|entry| told(entry)).map(|(_, event)| match event {
         Event::Told { text, .. } => text.as_str(),
         other => panic!("{other:?}"),
@@ -51,7 +51,7 @@ fn a_message_is_delivered_before_the_agent_ends() {
     let (mut sim, child) = one(&[]);
     tell(&mut sim, child, "One more thing.").unwrap();
     assert_eq!(kinds(&sim.say(child, "done")), "replied told reserved");
-    // The word was told once; the next answer is the end.
+    // The message was delivered once; the next answer ends the agent.
     assert_eq!(kinds(&sim.say(child, "really done")), "replied ended ended run_ended");
     assert_eq!(sim.end(child).0, Outcome::Completed);
 }
@@ -104,18 +104,18 @@ fn an_undeliverable_message_is_refused() {
         no(&mut sim, child, &"x".repeat(TELL_BYTES + 1)),
     ];
     insta::assert_snapshot!(all.join("\n"), @"
-    UNKNOWN_PARENT sess_1700000000_aaaaaa cannot be told this: no agent works there, only below it. Name a session at work; `adjutant status latest` lists them.
-    UNKNOWN_PARENT sess_1_hhhhhh cannot be told this: it is not a live delegation. Name a session at work; `adjutant status latest` lists them.
-    VALIDATION_FAILED sess_1700000001_bbbbbb cannot be told this: it is empty. Say something.
-    VALIDATION_FAILED sess_1700000001_bbbbbb cannot be told this: it has 16385 bytes, limit 16384. Say it shorter, or put it into a file the agent can read.
+    UNKNOWN_PARENT cannot send the message to sess_1700000000_aaaaaa: it has no agent of its own; name one of its delegations. Name a session at work; `adjutant status latest` lists them.
+    UNKNOWN_PARENT cannot send the message to sess_1_hhhhhh: it is not a live delegation. Name a session at work; `adjutant status latest` lists them.
+    VALIDATION_FAILED cannot send the message to sess_1700000001_bbbbbb: it is empty. Say something.
+    VALIDATION_FAILED cannot send the message to sess_1700000001_bbbbbb: it has 16385 bytes, limit 16384. Say it shorter, or put it into a file the agent can read.
     ");
     assert!(tell(&mut sim, child, &"x".repeat(TELL_BYTES)).is_ok());
     for _ in 1..MAILBOX {
         tell(&mut sim, child, "x").unwrap();
     }
-    assert_eq!(tell(&mut sim, child, "x").unwrap_err().code(), Code::QueueFull);
+    assert_eq!(tell(&mut sim, child, "x").unwrap_err().code(), ErrorCode::QueueFull);
     sim.cancel(child);
-    assert_eq!(tell(&mut sim, child, "x").unwrap_err().code(), Code::UnknownParent);
+    assert_eq!(tell(&mut sim, child, "x").unwrap_err().code(), ErrorCode::UnknownParent);
 }
 
 #[test]

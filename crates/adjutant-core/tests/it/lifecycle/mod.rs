@@ -16,6 +16,7 @@ mod spaces;
 mod stories;
 mod time;
 mod turns;
+mod verification;
 mod whole_run;
 mod writes;
 
@@ -26,9 +27,9 @@ use adjutant_core::tree::{
     LOOP_TOLD, MAX_ATTEMPTS, MAX_REPAIRS, MIN_OUTPUT,
 };
 use adjutant_core::{
-    AttemptError, Brief, Code, Command, Conversation, Effect, Event, Message, ModelErrorKind,
-    ModelReply, ModelSpec, Outcome, Policy, Preset, SessionId, State, StopReason, Timestamp,
-    ToldReason, ToolCall, ToolOutput, Usd,
+    AddedMessageReason, AttemptError, Brief, Command, Conversation, DelegationState, Effect,
+    ErrorCode, Event, Message, ModelErrorKind, ModelReply, ModelSpec, Outcome, Policy, Preset,
+    SessionId, StopReason, Timestamp, ToolCall, ToolOutput, Usd,
 };
 use adjutant_formats::contract::ArtifactFileState;
 use serde_json::{Value, json};
@@ -37,7 +38,7 @@ use crate::sim::{
     Sim, about, asks, brief, error, granted, model, policy, priced, read, says, scout, tool, used,
 };
 
-/// What an agent near its end is told, in tokens at a byte each.
+/// The size of the last-turn warning, in tokens at a byte each.
 const TOLD: u64 = LAST_CALL.len() as u64;
 
 /// Shows the kinds of events in order.
@@ -95,7 +96,16 @@ fn returns(
     assert_eq!(kinds(&sim.say(child, &text)), "replied");
     assert_eq!(sim.effects.last(), Some(&Effect::Verify { session: child, returned: None }));
     let artifacts = facts.iter().map(|(path, fact)| ((*path).to_owned(), *fact)).collect();
-    kinds(&sim.submit(Command::Conclude { session: child, call: None, text, artifacts }).unwrap())
+    kinds(
+        &sim.submit(Command::Conclude {
+            session: child,
+            call: None,
+            text,
+            artifacts,
+            changed: None,
+        })
+        .unwrap(),
+    )
 }
 
 fn returned(status: &str, errors: Value) -> Value {

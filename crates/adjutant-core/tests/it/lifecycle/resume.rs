@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 
 use adjutant_core::{
-    Code, Command, Event, ModelErrorKind, ModelReply, Outcome, Preset, ResumeOptions, Rights,
-    SessionId, State, ToolSet,
+    Command, DelegationState, ErrorCode, Event, ModelErrorKind, ModelReply, Outcome, Preset,
+    ResumeOptions, Rights, SessionId, ToolSet,
 };
 use serde_json::{Value, json};
 
 use super::{begun, small};
 use crate::sim::{Sim, about, asks, error, policy, read, says, scout, tool, used};
 
-/// A wish to go on with everything, with the rights of the run's own policy.
+/// Options that resume everything, with the rights of the run's own policy.
 fn wish(sim: &Sim) -> ResumeOptions {
     ResumeOptions { rights: Rights::of(sim.tree.policy()), ..ResumeOptions::default() }
 }
@@ -55,7 +55,7 @@ fn crashes_do_not_count_as_attempts() {
         sim.tick_next();
     }
     sim.fail(child, error(ModelErrorKind::Overloaded));
-    assert_eq!(sim.code(child), Some(Code::ProviderError));
+    assert_eq!(sim.code(child), Some(ErrorCode::ProviderError));
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn reading_calls_run_again_and_calls_with_effects_are_not_repeated() {
     // often it is asked.
     assert!(sim.tools_run(child).contains(&"Run"));
     sim.output(child, 2, "ran");
-    // A second crash tells nothing twice.
+    // After a second crash no result is delivered twice.
     let wish = ResumeOptions { rights: Rights::of(sim.tree.policy()), ..ResumeOptions::default() };
     let events = sim.restart(wish);
     assert!(answers(&events, child).is_empty());
@@ -102,7 +102,7 @@ fn a_recorded_reply_is_used_and_not_paid_for_again() {
         after.restart(wish);
         assert!(after.model_calls(child).is_empty());
         if expected.is_empty() {
-            assert_eq!(after.state(child), State::Ended(Outcome::Completed));
+            assert_eq!(after.state(child), DelegationState::Ended(Outcome::Completed));
         } else {
             assert_eq!(after.tools_run(child), [expected]);
         }
@@ -168,7 +168,7 @@ fn only_a_message_resumes_completed_or_blocked_work() {
     assert!(sim.restart(silent).is_empty());
     let spoken = named(Some("And the tests?"), &sim);
     sim.restart(spoken);
-    assert_eq!(sim.state(child), State::Running);
+    assert_eq!(sim.state(child), DelegationState::Running);
     sim.say(child, "They pass.");
     sim.check_over();
 }
@@ -178,7 +178,7 @@ fn a_new_timeout_counts_from_the_resume() {
     let mut sim = Sim::new(scout(&["timeout_s=10"]));
     let child = sim.child(about("a"));
     sim.tick_at(10);
-    assert_eq!(sim.code(child), Some(Code::Timeout));
+    assert_eq!(sim.code(child), Some(ErrorCode::Timeout));
     let wish = ResumeOptions { timeout_s: Some(60), ..wish(&sim) };
     sim.restart(wish);
     assert_eq!(sim.node(child).deadline().unwrap().as_millis(), 70_000);
@@ -199,7 +199,7 @@ fn a_resume_does_not_renew_money_and_tokens() {
         sim.restart(wish);
     }
     // Each crash in flight counts in full, so the budget ends the run whatever happens.
-    assert_eq!(sim.code(child), Some(Code::BudgetExceeded));
+    assert_eq!(sim.code(child), Some(ErrorCode::BudgetExceeded));
     assert!(sim.node(child).ledger.settled.tokens > spent.tokens);
     let wish = wish(&sim);
     sim.restart(wish);
@@ -244,19 +244,19 @@ fn a_new_timeout_applies_to_every_delegation_of_an_interrupted_run() {
     sim.restart(wish);
     assert_eq!(sim.node(works).deadline().unwrap().as_millis(), 60_000);
     sim.tick_at(60);
-    assert_eq!(sim.code(works), Some(Code::Timeout));
+    assert_eq!(sim.code(works), Some(ErrorCode::Timeout));
     assert_eq!(sim.node(waits).deadline().unwrap().as_millis(), 120_000);
 }
 
 #[test]
 fn a_new_timeout_is_clamped_to_the_maximum_of_the_operation() {
-    // One who works, one who waits, one who ended: none gets more, and it is on record.
+    // A working, a queued and an ended agent: none gets more time, and the clamping is recorded.
     let mut sim = Sim::new(scout(&["concurrency=1", "timeout_s=100", "timeout_max_s=300"]));
     let [ended, works, waits] = sim.children(vec![about("a"), about("b"), about("c")])[..] else {
         panic!("three")
     };
     sim.tick_at(100);
-    assert_eq!(sim.code(ended), Some(Code::Timeout));
+    assert_eq!(sim.code(ended), Some(ErrorCode::Timeout));
     let cut = |seconds: u64, sim: &mut Sim| {
         let wish = ResumeOptions { timeout_s: Some(seconds), ..wish(sim) };
         let events = sim.restart(wish);
@@ -276,7 +276,7 @@ fn a_new_timeout_is_clamped_to_the_maximum_of_the_operation() {
 fn unapproved_work_cannot_be_resumed() {
     let mut sim = Sim::new(policy(Preset::Scout, &[]));
     let child = sim.child(about("a"));
-    assert_eq!(sim.state(child), State::AwaitingApproval);
+    assert_eq!(sim.state(child), DelegationState::AwaitingApproval);
     sim.cancel(sim.root());
     let wish = wish(&sim);
     assert!(sim.restart(wish).is_empty());
@@ -290,7 +290,7 @@ fn a_full_disk_ends_a_delegation_below_an_ended_parent() {
     sim.cancel(sim.root());
     let wish = ResumeOptions { session: Some(child), ..wish(&sim) };
     sim.restart(wish);
-    assert_eq!(sim.state(child), State::Running);
+    assert_eq!(sim.state(child), DelegationState::Running);
     assert!(!sim.state(parent).is_live());
     sim.submit(Command::DiskFull { lost: [child].into() }).unwrap();
     assert!(!sim.state(child).is_live());
@@ -314,7 +314,7 @@ fn a_final_answer_that_a_full_disk_left_unjudged_is_judged_on_resume() {
     let on = wish(&sim);
     sim.restart(on);
     assert!(sim.model_calls(child).is_empty(), "no turn is bought");
-    assert_eq!(sim.state(child), State::Ended(Outcome::Completed));
+    assert_eq!(sim.state(child), DelegationState::Ended(Outcome::Completed));
 
     let (mut sim, child) = full_after(says("found it"));
     let say = Some("And the other one?".to_owned());
@@ -333,7 +333,7 @@ fn tool_calls_that_a_full_disk_left_open_are_run_on_resume_where_that_does_no_ha
 
     let mut policy = policy(Preset::Story, &["enabled=true"]);
     policy.approval = adjutant_core::policy::ApprovalRule::None;
-    // The first command was begun, the second waited for it. Without the right to read, nothing is read.
+    // The first command had started, the second waited for it. Without the right to read, nothing is read.
     for (rights, unanswered) in [("Read, Run", vec![1]), ("Run", vec![0, 1])] {
         let mut sim = Sim::new(policy.clone());
         let child = sim.child(about("a"));
@@ -364,7 +364,7 @@ fn with_limits(sim: &Sim, settings: &[(&str, Value)]) -> ResumeOptions {
 }
 
 /// Returns why a delegation ended last; it may have ended before.
-fn last_code(sim: &Sim, child: SessionId) -> Option<Code> {
+fn last_code(sim: &Sim, child: SessionId) -> Option<ErrorCode> {
     sim.log.iter().rev().find_map(|(_, event)| match event {
         Event::Ended { session, reason, .. } if *session == child => Some(reason.as_ref()?.code),
         _ => None,
@@ -376,14 +376,14 @@ fn a_run_without_budget_is_resumed_with_a_larger_one() {
     let (mut sim, child) = begun(&["budget_tokens_run=9000"], small(90_000));
     sim.reply(child, ModelReply { usage: used(8_000, 700), ..asks(vec![read("1", "a")]) });
     sim.output(child, 0, "text");
-    assert_eq!(sim.code(child), Some(Code::BudgetExceeded));
+    assert_eq!(sim.code(child), Some(ErrorCode::BudgetExceeded));
     let spent = sim.node(sim.root()).ledger.settled;
 
     let unchanged = ResumeOptions { limits: None, ..with_limits(&sim, &[]) };
     sim.restart(unchanged);
     assert_eq!(
         last_code(&sim, child),
-        Some(Code::BudgetExceeded),
+        Some(ErrorCode::BudgetExceeded),
         "nothing is left of the old one"
     );
 
@@ -391,7 +391,7 @@ fn a_run_without_budget_is_resumed_with_a_larger_one() {
     assert_eq!(sim.node(sim.root()).ledger.cap.tokens, Some(60_000));
     assert_eq!(sim.node(sim.root()).ledger.settled, spent, "what is spent stays spent");
     sim.say(child, "done");
-    assert_eq!(sim.state(child), State::Ended(Outcome::Completed));
+    assert_eq!(sim.state(child), DelegationState::Ended(Outcome::Completed));
     let again = Sim::replay(&sim.log);
     assert_eq!(again.tree.policy().budget_tokens_run, Some(60_000), "the journal has the limit");
     sim.check_over();
@@ -404,8 +404,8 @@ fn a_budget_below_what_is_spent_allows_no_further_call() {
     sim.cancel(child);
     sim.restart(with_limits(&sim, &[("budget_tokens_run", json!(10))]));
     assert!(sim.model_calls(child).is_empty());
-    assert_eq!(last_code(&sim, child), Some(Code::BudgetExceeded));
-    assert!(sim.node(sim.root()).ledger.holds());
+    assert_eq!(last_code(&sim, child), Some(ErrorCode::BudgetExceeded));
+    assert!(sim.node(sim.root()).ledger.is_within_cap());
     sim.check_over();
 }
 
@@ -418,8 +418,8 @@ fn only_budgets_times_and_concurrency_can_change_on_resume() {
         .map(|error| error.to_string())
         .collect();
     insta::assert_snapshot!(told.join("\n"), @r"
-    tools: cannot be changed when a run goes on; `resume` sets concurrency, concurrency_max, timeout_s, timeout_max_s, total_s, stall_s, budget_tokens, budget_tokens_run, budget_usd, approval_s
-    max_depth: cannot be changed when a run goes on; `resume` sets concurrency, concurrency_max, timeout_s, timeout_max_s, total_s, stall_s, budget_tokens, budget_tokens_run, budget_usd, approval_s
+    tools: cannot be changed when a run is resumed; `resume` sets concurrency, concurrency_max, timeout_s, timeout_max_s, total_s, stall_s, budget_tokens, budget_tokens_run, budget_usd, approval_s
+    max_depth: cannot be changed when a run is resumed; `resume` sets concurrency, concurrency_max, timeout_s, timeout_max_s, total_s, stall_s, budget_tokens, budget_tokens_run, budget_usd, approval_s
     unknown policy key `budget_usdd`; did you mean `budget_usd`?
     ");
 }

@@ -1,6 +1,6 @@
 //! Part of `lifecycle`: time limits that a person changes on resume.
 
-use adjutant_core::assignment::Assignment;
+use adjutant_core::assignment::SlashCommandAssignment;
 use adjutant_core::policy::Operation;
 use adjutant_core::story::StoryAssignment;
 use adjutant_core::{ResumeOptions, Rights};
@@ -30,7 +30,7 @@ fn begun_run(kind: RunKind, settings: &[&str]) -> (Sim, SessionId) {
         }
         RunKind::Command => {
             let mut sim = Sim::led(of(Preset::Command), "research", "/research 7");
-            let assignment = Assignment::new("research", Operation::Research);
+            let assignment = SlashCommandAssignment::new("research", Operation::Research);
             sim.submit(Command::Assign(Box::new(assignment))).unwrap();
             let root = sim.root();
             (sim, root)
@@ -94,7 +94,7 @@ fn a_new_time_limit_applies_after_a_crash_and_after_an_end() {
             let (mut sim, session) = begun_run(kind, before);
             if has_ended {
                 sim.tick_at(90);
-                assert_eq!(sim.code(session), Some(Code::Timeout), "{kind:?} {before:?}");
+                assert_eq!(sim.code(session), Some(ErrorCode::Timeout), "{kind:?} {before:?}");
             } else {
                 sim.now = sim.now.plus_seconds(1);
             }

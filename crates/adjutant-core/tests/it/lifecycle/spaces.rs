@@ -2,7 +2,7 @@
 //! leaves.
 
 use adjutant_core::workspace::{
-    ChangedFile, KeptWork, OwnWorkspace, OwnWorkspaceKind, WorkspaceFailure,
+    ChangedFile, KeptWork, OwnWorkspace, WorkspaceFailure, WorkspaceKind,
 };
 use adjutant_core::{ResumeOptions, Rights, WriteScope};
 
@@ -21,7 +21,7 @@ fn by_hand() -> Sim {
 
 fn space(name: &str) -> OwnWorkspace {
     OwnWorkspace {
-        kind: OwnWorkspaceKind::Overlay,
+        kind: WorkspaceKind::Overlay,
         path: format!("state/{name}"),
         base: "0".repeat(40),
         layers: vec!["lower".into(), "upper".into()],
@@ -31,11 +31,11 @@ fn space(name: &str) -> OwnWorkspace {
 
 fn made(sim: &mut Sim, session: SessionId) -> String {
     let made = Ok(space(&session.to_string()));
-    kinds(&sim.submit(Command::TakeSpace { session, made }).unwrap())
+    kinds(&sim.submit(Command::TakeWorkspace { session, made }).unwrap())
 }
 
 fn kept(sim: &mut Sim, session: SessionId, kept: Result<KeptWork, String>) -> String {
-    kinds(&sim.submit(Command::KeepSpace { session, kept }).unwrap())
+    kinds(&sim.submit(Command::TakeKeptWork { session, kept }).unwrap())
 }
 
 fn work() -> KeptWork {
@@ -49,7 +49,7 @@ fn a_writer_takes_no_turn_before_its_workspace_is_recorded() {
     let mut sim = by_hand();
     let child = sim.child(about("x"));
     assert_eq!(sim.model_calls(child).len(), 0);
-    let asked = Effect::MakeSpace { session: child, above: None, takes_in: Vec::new() };
+    let asked = Effect::MakeWorkspace { session: child, above: None, takes_in: Vec::new() };
     assert_eq!(sim.effects.last(), Some(&asked));
     // A crash before it is there asks again.
     sim.restart(ResumeOptions { rights: Rights::of(&writers()), ..ResumeOptions::default() });
@@ -66,7 +66,7 @@ fn requirement_61_without_a_workspace_a_writer_fails_and_says_why() {
     let child = sim.child(about("x"));
     let (path, problem) = (Some("state/spaces/x".to_owned()), "worktree already exists".to_owned());
     let made = Err(WorkspaceFailure { path, problem, clash: false });
-    sim.submit(Command::TakeSpace { session: child, made }).unwrap();
+    sim.submit(Command::TakeWorkspace { session: child, made }).unwrap();
     insta::assert_snapshot!(sim.ended(child), @r"
     failed TOOL_UNAVAILABLE: ERROR: Failed to create child worktree for delegation.
 
@@ -79,6 +79,16 @@ fn requirement_61_without_a_workspace_a_writer_fails_and_says_why() {
     => `adjutant doctor` says what this machine allows; `adjutant prune` clears what old runs left.
     ");
     assert!(sim.tree.outcome().is_some());
+}
+
+#[test]
+fn a_slow_workspace_can_report_progress_until_it_is_made() {
+    let mut sim = by_hand();
+    let child = sim.child(about("x"));
+    let print = || Command::Print { session: child, text: "making it".to_owned() };
+    assert_eq!(kinds(&sim.submit(print()).unwrap()), "printed");
+    made(&mut sim, child);
+    assert_eq!(kinds(&sim.submit(print()).unwrap()), "", "it works and no command runs");
 }
 
 #[test]
@@ -120,7 +130,7 @@ fn the_run_waits_until_all_work_is_committed_also_across_crashes() {
         }
         assert!(!sim.state(child).is_live());
         assert_eq!(sim.tree.outcome(), None);
-        let keep = Effect::KeepSpace { session: child, space: space(&child.to_string()) };
+        let keep = Effect::CommitWork { session: child, space: space(&child.to_string()) };
         assert_eq!(sim.tree.due_keeps().collect::<Vec<_>>(), std::slice::from_ref(&keep));
         sim.restart(ResumeOptions { rights: Rights::of(&writers()), ..ResumeOptions::default() });
         assert!(sim.effects.contains(&keep));
@@ -146,7 +156,7 @@ fn a_writer_below_a_writer_starts_from_its_workspace_and_readers_use_it() {
     let parent = sim.child(about("x"));
     made(&mut sim, parent);
     let child = sim.child_of(parent, about("y"));
-    let asked = Effect::MakeSpace { session: child, above: Some(parent), takes_in: Vec::new() };
+    let asked = Effect::MakeWorkspace { session: child, above: Some(parent), takes_in: Vec::new() };
     assert_eq!(sim.effects.last(), Some(&asked));
     assert_eq!(sim.tree.space_of(child).unwrap().0, parent);
     made(&mut sim, child);

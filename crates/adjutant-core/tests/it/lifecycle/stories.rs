@@ -1,11 +1,10 @@
-//! A story: its agent works itself, delegates with markers, is told the results, and passes only if
+//! A story: its agent works itself, delegates with markers, gets the results, and passes only if
 //! the verify command succeeds.
 
 use adjutant_core::story::{AnswerMarkers, MarkedTask, StoryAssignment, VerifyResult};
-use adjutant_core::workspace::{
-    KeptWork, MergeConflict, MergedWork, OwnWorkspace, OwnWorkspaceKind,
-};
-use adjutant_core::{Reason, ResumeOptions, Rights};
+use adjutant_core::verify::VerifyFacts;
+use adjutant_core::workspace::{KeptWork, MergeConflict, MergedWork, OwnWorkspace, WorkspaceKind};
+use adjutant_core::{OutcomeReason, ResumeOptions, Rights};
 
 use super::*;
 
@@ -34,7 +33,7 @@ fn begun_story(settings: &[&str]) -> (Sim, SessionId) {
     (sim, root)
 }
 
-/// Returns the markers that are to be handed down last.
+/// Returns the last pending markers.
 fn asked(sim: &Sim) -> (SessionId, u32, AnswerMarkers) {
     let last = sim.effects.iter().rev().find_map(|effect| match effect {
         Effect::Markers { session, turn, markers } => Some((*session, *turn, markers.clone())),
@@ -73,7 +72,10 @@ fn names(sim: &Sim, of: &[SessionId]) -> Vec<String> {
 fn ends(sim: &mut Sim, session: SessionId, text: &str) -> String {
     sim.say(session, text);
     let (text, artifacts) = (text.to_owned(), Vec::new());
-    kinds(&sim.submit(Command::Conclude { session, call: None, text, artifacts }).unwrap())
+    kinds(
+        &sim.submit(Command::Conclude { session, call: None, text, artifacts, changed: None })
+            .unwrap(),
+    )
 }
 
 fn results(sim: &mut Sim, session: SessionId) -> String {
@@ -85,7 +87,7 @@ fn results(sim: &mut Sim, session: SessionId) -> String {
 fn hand_ups(sim: &Sim) -> usize {
     sim.effects
         .iter()
-        .filter(|it| matches!(it, Effect::HandUp { origin, .. } if origin.index.is_none()))
+        .filter(|it| matches!(it, Effect::ReturnResults { origin, .. } if origin.index.is_none()))
         .count()
 }
 
@@ -124,7 +126,7 @@ fn child_numbers_continue_across_turns_and_markers_reach_depth_two() {
     let (deep, _) = handed(&mut sim);
     assert_eq!(names(&sim, &deep), ["US-007-DEL-001-DEL-001"]);
     assert_eq!(sim.tree.node(deep[0]).unwrap().depth, 2);
-    // At the deepest level a marker is refused, and the agent is told.
+    // At the deepest level a marker is refused, and the agent gets the reason.
     sim.say(deep[0], "[delegate:too deep:1]");
     let (none, events) = handed(&mut sim);
     assert_eq!((none.len(), events.as_str()), (0, "markers_read delegated refused"));
@@ -182,7 +184,7 @@ fn markers_of_a_disabled_policy_are_refused_and_a_loop_of_them_ends() {
     }
     sim.say(root, "[delegate:a:1]");
     assert_eq!(handed(&mut sim).1, "markers_read ended space_kept run_ended");
-    assert_eq!(sim.end(root).1.unwrap().code, Code::LoopDetected);
+    assert_eq!(sim.end(root).1.unwrap().code, ErrorCode::LoopDetected);
 }
 
 #[test]
@@ -213,11 +215,11 @@ fn markers_count_in_an_agents_own_complete_answer_and_after_its_tools() {
     sim.say(root, "```\n[delegate:a:1]\n```\nand `[delegate:b:1]`");
     assert!(!sim.effects.iter().any(|it| matches!(it, Effect::Markers { .. })));
     let (mut sim, root) = begun_story(&[]);
-    // What was cut off may go on in the middle of a marker.
+    // A truncated answer may end in the middle of a marker.
     sim.reply(root, cut_off("[delegate:a:1]"));
     assert!(!sim.effects.iter().any(|it| matches!(it, Effect::Markers { .. })));
     let (mut sim, root) = begun_story(&[]);
-    // What the answer writes is there before those who are handed work begin.
+    // The tool calls of an answer finish before its delegations start.
     let both = ModelReply { tool_calls: vec![read("1", "a")], ..says("[delegate:a:1]") };
     sim.reply(root, ModelReply { stop: StopReason::ToolUse, ..both });
     assert!(!sim.effects.iter().any(|it| matches!(it, Effect::Markers { .. })));
@@ -253,8 +255,12 @@ fn planned_tasks_are_delegated_before_the_first_turn() {
     assert_eq!(names(&sim, &children), ["US-007-DEL-001", "US-007-DEL-002"]);
     for child in children {
         assert_eq!(ends(&mut sim, child, DONE), "judged checking");
-        let passed =
-            Command::TakeCheck { session: child, check: VerifyResult::Passed, text: String::new() };
+        let passed = Command::TakeCheck {
+            session: child,
+            check: VerifyResult::Passed,
+            text: String::new(),
+            facts: VerifyFacts::default(),
+        };
         assert!(kinds(&sim.submit(passed).unwrap()).starts_with("checked ended"));
     }
     assert_eq!(results(&mut sim, root), "told reserved");
@@ -263,14 +269,23 @@ fn planned_tasks_are_delegated_before_the_first_turn() {
 
 #[test]
 fn work_completes_only_if_the_verify_command_succeeds() {
-    let verify = Some("make test".to_owned());
+    let verify = Some("make test".into());
     let mut sim = begun_as(stories(&[]), StoryAssignment { verify, ..story() });
     let root = sim.root();
-    let check = Effect::Check { session: root, command: "make test".into(), timeout_s: 600 };
+    let check =
+        Effect::Check { session: root, command: "make test".into(), keep: vec![], timeout_s: 600 };
     let answer = |sim: &mut Sim, passed| {
         let check = if passed { VerifyResult::Passed } else { VerifyResult::Failed };
         let text = "1 failed".to_owned();
-        kinds(&sim.submit(Command::TakeCheck { session: root, check, text }).unwrap())
+        kinds(
+            &sim.submit(Command::TakeCheck {
+                session: root,
+                check,
+                text,
+                facts: VerifyFacts::default(),
+            })
+            .unwrap(),
+        )
     };
     assert_eq!(ends(&mut sim, root, DONE), "judged checking");
     assert_eq!(sim.effects.last(), Some(&check));
@@ -291,47 +306,61 @@ fn work_completes_only_if_the_verify_command_succeeds() {
     assert_eq!(sim.tree.outcome(), Some(Outcome::Completed));
     is_late(
         &mut sim,
-        Command::TakeCheck { session: root, check: VerifyResult::Passed, text: "again".into() },
+        Command::TakeCheck {
+            session: root,
+            check: VerifyResult::Passed,
+            text: "again".into(),
+            facts: VerifyFacts::default(),
+        },
     );
 }
 
 #[test]
 fn a_verify_command_that_outlives_the_deadline_is_named() {
-    let verify = Some("make test".to_owned());
+    let verify = Some("make test".into());
     let mut sim = begun_as(stories(&["timeout_max_s=300"]), StoryAssignment { verify, ..story() });
     let root = sim.root();
     ends(&mut sim, root, DONE);
     sim.tick_next();
     let reason = sim.end(root).1.unwrap();
-    assert_eq!(reason.code, Code::Timeout);
+    assert_eq!(reason.code, ErrorCode::Timeout);
     assert!(reason.message.ends_with("`make test` was still running."), "{}", reason.message);
 }
 
 #[test]
 fn a_report_completes_only_if_the_verify_command_succeeds() {
-    let verify = Some("make test".to_owned());
+    let verify = Some("make test".into());
     let mut sim = begun_as(stories(&["contract=report"]), StoryAssignment { verify, ..story() });
     let root = sim.root();
     assert_eq!(kinds(&sim.say(root, "All is done.")), "replied checking");
-    let check =
-        Command::TakeCheck { session: root, check: VerifyResult::Passed, text: String::new() };
+    let check = Command::TakeCheck {
+        session: root,
+        check: VerifyResult::Passed,
+        text: String::new(),
+        facts: VerifyFacts::default(),
+    };
     assert_eq!(kinds(&sim.submit(check).unwrap()), "checked ended space_kept run_ended");
 }
 
 #[test]
 fn a_verify_command_that_could_not_run_does_not_count_as_a_failure() {
-    let verify = Some("make test".to_owned());
+    let verify = Some("make test".into());
     let mut sim = begun_as(stories(&[]), StoryAssignment { verify, ..story() });
     let root = sim.root();
     ends(&mut sim, root, DONE);
     let text = "not run: no sandbox".to_owned();
-    let check = Command::TakeCheck { session: root, check: VerifyResult::NotRun, text };
+    let check = Command::TakeCheck {
+        session: root,
+        check: VerifyResult::NotRun,
+        text,
+        facts: VerifyFacts::default(),
+    };
     assert_eq!(kinds(&sim.submit(check).unwrap()), "ended space_kept run_ended");
     assert_eq!(sim.model_calls(root).len(), 1, "nothing more is paid for");
-    assert_eq!(sim.end(root).1.unwrap().code, Code::ToolUnavailable);
+    assert_eq!(sim.end(root).1.unwrap().code, ErrorCode::ToolUnavailable);
 }
 
-/// What was left to do is the command, and that costs nothing.
+/// Only the verify command was left to run, and it costs no tokens.
 #[test]
 fn a_resumed_agent_with_an_unjudged_answer_is_judged_first() {
     type End = fn(&mut Sim, SessionId);
@@ -340,13 +369,19 @@ fn a_resumed_agent_with_an_unjudged_answer_is_judged_first() {
         ("cancelled", |sim, root| drop(sim.cancel(root))),
         ("not run", |sim, session| {
             let text = "no sandbox".to_owned();
-            sim.submit(Command::TakeCheck { session, check: VerifyResult::NotRun, text }).unwrap();
+            sim.submit(Command::TakeCheck {
+                session,
+                check: VerifyResult::NotRun,
+                text,
+                facts: VerifyFacts::default(),
+            })
+            .unwrap();
         }),
     ];
     let policy = stories(&["timeout_max_s=300"]);
     for (way, end) in ways {
         let ended = || {
-            let verify = Some("make test".to_owned());
+            let verify = Some("make test".into());
             let mut sim = begun_as(policy.clone(), StoryAssignment { verify, ..story() });
             let root = sim.root();
             ends(&mut sim, root, DONE);
@@ -363,11 +398,17 @@ fn a_resumed_agent_with_an_unjudged_answer_is_judged_first() {
             assert_eq!(sim.model_calls(root).len(), 0, "{way}: after the restart nobody was asked");
             let check = if passes { VerifyResult::Passed } else { VerifyResult::Failed };
             let text = "1 failed".to_owned();
-            sim.submit(Command::TakeCheck { session: root, check, text }).unwrap();
+            sim.submit(Command::TakeCheck {
+                session: root,
+                check,
+                text,
+                facts: VerifyFacts::default(),
+            })
+            .unwrap();
             assert_eq!(sim.tree.outcome(), passes.then_some(Outcome::Completed), "{way}");
             assert_eq!(sim.model_calls(root).len(), usize::from(!passes), "{way}");
         }
-        // A word of a person is a task of its own.
+        // A message of the user is a new task.
         let (mut sim, root) = ended();
         let say = Some("Do it otherwise.".to_owned());
         sim.restart(ResumeOptions { rights: Rights::of(&policy), say, ..ResumeOptions::default() });
@@ -382,8 +423,9 @@ fn a_resumed_writer_without_a_workspace_gets_one() {
     sim.submit(Command::TakeStory(Box::new(story()))).unwrap();
     let root = sim.root();
     sim.cancel(root);
-    let makes =
-        |sim: &Sim| sim.effects.iter().filter(|it| matches!(it, Effect::MakeSpace { .. })).count();
+    let makes = |sim: &Sim| {
+        sim.effects.iter().filter(|it| matches!(it, Effect::MakeWorkspace { .. })).count()
+    };
     sim.restart(ResumeOptions { rights: Rights::of(&stories(&[])), ..ResumeOptions::default() });
     assert_eq!(makes(&sim), 1, "one, or two would be in each other's way");
 }
@@ -395,20 +437,20 @@ fn work_whose_parent_has_ended_is_merged_when_the_parent_is_resumed() {
     sim.say(root, "[delegate:a:1]");
     let (children, _) = handed(&mut sim);
     let space = OwnWorkspace {
-        kind: OwnWorkspaceKind::Overlay,
+        kind: WorkspaceKind::Overlay,
         path: "p".into(),
         base: "0".repeat(40),
         layers: Vec::new(),
         remarks: Vec::new(),
     };
-    sim.submit(Command::TakeSpace { session: children[0], made: Ok(space) }).unwrap();
+    sim.submit(Command::TakeWorkspace { session: children[0], made: Ok(space) }).unwrap();
     ends(&mut sim, children[0], DONE);
     sim.cancel(root);
     let kept = KeptWork { commit: Some("c".into()), ..KeptWork::default() };
-    sim.submit(Command::KeepSpace { session: children[0], kept: Ok(kept) }).unwrap();
+    sim.submit(Command::TakeKeptWork { session: children[0], kept: Ok(kept) }).unwrap();
     let shut = Command::TakeMerge { session: children[0], merged: Err("shut".into()) };
     assert_eq!(kinds(&sim.submit(shut).unwrap()), "");
-    sim.submit(Command::KeepSpace { session: root, kept: Ok(KeptWork::default()) }).unwrap();
+    sim.submit(Command::TakeKeptWork { session: root, kept: Ok(KeptWork::default()) }).unwrap();
     sim.restart(ResumeOptions { rights: Rights::of(&stories(&[])), ..ResumeOptions::default() });
     let merge = Effect::Merge { session: children[0], into: root, commit: "c".into() };
     assert_eq!(sim.effects.iter().filter(|it| **it == merge).count(), 1, "{:?}", sim.effects);
@@ -419,16 +461,21 @@ fn the_policy_limits_how_often_and_how_long_work_is_verified() {
     for (attempts, seconds) in [(1, 5), (2, 3600)] {
         let limits = [format!("verify_attempts={attempts}"), format!("verify_s={seconds}")];
         let limits: Vec<&str> = limits.iter().map(String::as_str).collect();
-        let verify = Some("false".to_owned());
+        let verify = Some("false".into());
         let mut sim = begun_as(stories(&limits), StoryAssignment { verify, ..story() });
         let root = sim.root();
         for nth in 1..=attempts {
             ends(&mut sim, root, DONE);
             let command = "false".to_owned();
-            let check = Effect::Check { session: root, command, timeout_s: seconds };
+            let check = Effect::Check { session: root, command, keep: vec![], timeout_s: seconds };
             assert!(sim.effects.contains(&check), "{:?}", sim.effects);
             let text = "no".to_owned();
-            let check = Command::TakeCheck { session: root, check: VerifyResult::Failed, text };
+            let check = Command::TakeCheck {
+                session: root,
+                check: VerifyResult::Failed,
+                text,
+                facts: VerifyFacts::default(),
+            };
             let events = kinds(&sim.submit(check).unwrap());
             assert_eq!(events.contains("ended"), nth == attempts, "{events}");
         }
@@ -437,13 +484,17 @@ fn the_policy_limits_how_often_and_how_long_work_is_verified() {
 
 #[test]
 fn work_that_never_passes_is_partial_and_can_be_resumed() {
-    let verify = Some("false".to_owned());
+    let verify = Some("false".into());
     let mut sim = begun_as(stories(&[]), StoryAssignment { verify, ..story() });
     let root = sim.root();
     for nth in 1..=3 {
         ends(&mut sim, root, DONE);
-        let check =
-            Command::TakeCheck { session: root, check: VerifyResult::Failed, text: "no".into() };
+        let check = Command::TakeCheck {
+            session: root,
+            check: VerifyResult::Failed,
+            text: "no".into(),
+            facts: VerifyFacts::default(),
+        };
         let events = kinds(&sim.submit(check).unwrap());
         assert_eq!(events.contains("ended"), nth == 3, "{events}");
     }
@@ -466,13 +517,13 @@ fn completed_work_is_merged_one_after_the_other_before_the_parent_is_told() {
     let commit = |child: SessionId| format!("{child}");
     for child in &children {
         let space = OwnWorkspace {
-            kind: OwnWorkspaceKind::Overlay,
+            kind: WorkspaceKind::Overlay,
             path: "p".into(),
             base: "0".repeat(40),
             layers: Vec::new(),
             remarks: Vec::new(),
         };
-        sim.submit(Command::TakeSpace { session: *child, made: Ok(space) }).unwrap();
+        sim.submit(Command::TakeWorkspace { session: *child, made: Ok(space) }).unwrap();
     }
     let failed = DONE.replace("completed", "failed").replace(
         r#""errors":[]"#,
@@ -480,7 +531,7 @@ fn completed_work_is_merged_one_after_the_other_before_the_parent_is_told() {
     );
     let keep = |sim: &mut Sim, child: SessionId| {
         let kept = KeptWork { commit: Some(commit(child)), ..KeptWork::default() };
-        sim.submit(Command::KeepSpace { session: child, kept: Ok(kept) }).unwrap();
+        sim.submit(Command::TakeKeptWork { session: child, kept: Ok(kept) }).unwrap();
     };
     let merges = |sim: &Sim| -> Vec<Effect> {
         sim.effects.iter().filter(|it| matches!(it, Effect::Merge { .. })).cloned().collect()
@@ -496,7 +547,7 @@ fn completed_work_is_merged_one_after_the_other_before_the_parent_is_told() {
     assert_eq!(merges(&sim), [merge(children[0])], "in the order they were asked for");
     let done = |session| Command::TakeMerge { session, merged: Ok(MergedWork::default()) };
     sim.submit(done(children[0])).unwrap();
-    // What failed keeps its work for itself; a crash asks again for the one that was under way.
+    // Failed work is not merged; after a crash the merge in progress is due again.
     assert_eq!(merges(&sim), [merge(children[0]), merge(children[2])]);
     sim.restart(ResumeOptions { rights: Rights::of(&stories(&[])), ..ResumeOptions::default() });
     assert_eq!(merges(&sim), [merge(children[2])]);
@@ -525,7 +576,7 @@ fn after_a_crash_around_markers_the_next_step_is_due_again() {
     sim.restart(again());
     let (children, _) = handed(&mut sim);
     assert_eq!(children.len(), 1);
-    // Written once, handed down once.
+    // Markers that were written once are delegated once.
     let (session, turn, _) = asked(&sim);
     let tasks = vec![sim.task(about("x"))];
     let twice = Command::DelegateMarkers { session, turn, tasks, rejected: Vec::new() };
@@ -570,13 +621,13 @@ fn requirement_8_a_story_below_itself_is_refused_with_its_path() {
     sim.check_invariants();
 }
 
-/// Returns a task that is nothing but a name.
+/// Returns a task whose prompt is only a name.
 fn named(name: &str) -> Brief {
     Brief { model: Some(model()), ..brief("x", "worker", name) }
 }
 
 /// Hands down one task for the markers that were written last, and returns why it was refused.
-fn refused(sim: &mut Sim, brief: Brief) -> Reason {
+fn refused(sim: &mut Sim, brief: Brief) -> OutcomeReason {
     let (session, turn, _) = asked(sim);
     let tasks = vec![sim.task(brief)];
     let command = Command::DelegateMarkers { session, turn, tasks, rejected: Vec::new() };
@@ -594,7 +645,7 @@ fn a_story_with_a_run_of_its_own_is_not_delegated() {
     sim.say(root, "[delegate:US-008:1]");
     let other = Brief { story: Some("US-008".into()), ..named("US-008") };
     let reason = refused(&mut sim, other.clone());
-    assert_eq!(reason.code, Code::ValidationFailed);
+    assert_eq!(reason.code, ErrorCode::ValidationFailed);
     insta::assert_snapshot!(reason.message, @"The task `US-008` is the name of a story, which is worked on in its own run or delegation.");
     // The tools get the same answer as markers.
     results(&mut sim, root);
@@ -608,7 +659,7 @@ fn a_delegated_task_is_not_delegated_again_by_its_name() {
     let (mut sim, root) = begun_story(&[]);
     sim.say(root, "[delegate:Implement JWT:1] [delegate:Write tests:1]");
     let (children, _) = handed(&mut sim);
-    // Live, by one who works beside it; then done, by the one who handed it down.
+    // First a sibling delegates the live task, then its parent delegates the completed one.
     sim.say(children[1], "[delegate:US-007-DEL-001:1]");
     let reason = refused(&mut sim, named(" US-007-DEL-001 "));
     assert!(reason.message.contains("US-007-DEL-001"), "{}", reason.message);
@@ -616,7 +667,7 @@ fn a_delegated_task_is_not_delegated_again_by_its_name() {
     children.iter().for_each(|child| drop(ends(&mut sim, *child, DONE)));
     results(&mut sim, root);
     sim.say(root, "[delegate:US-007-DEL-001:1]");
-    assert_eq!(refused(&mut sim, named("US-007-DEL-001")).code, Code::ValidationFailed);
+    assert_eq!(refused(&mut sim, named("US-007-DEL-001")).code, ErrorCode::ValidationFailed);
     // A task that only speaks of it is another one.
     results(&mut sim, root);
     sim.say(root, "[delegate:Go over US-007-DEL-001:1]");

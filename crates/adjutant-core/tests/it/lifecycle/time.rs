@@ -29,7 +29,7 @@ fn requirement_20_a_timeout_is_partial_recoverable_and_names_the_limit() {
         })
         .collect();
     assert_eq!(order, [long, parent, sim.root()]);
-    assert_eq!(sim.code(long), Some(Code::Timeout));
+    assert_eq!(sim.code(long), Some(ErrorCode::Timeout));
     sim.check_over();
 }
 
@@ -54,8 +54,8 @@ fn d6_the_total_ends_running_and_queued_children() {
         Sim::new(Policy { contract: ContractKind::Report, ..policy(Preset::Story, &set) });
     let children = sim.children(["a", "b", "c", "d"].map(about).into());
     sim.tick_at(60);
-    assert_eq!(sim.code(children[0]), Some(Code::Timeout));
-    assert_eq!(sim.state(children[1]), State::Running);
+    assert_eq!(sim.code(children[0]), Some(ErrorCode::Timeout));
+    assert_eq!(sim.state(children[1]), DelegationState::Running);
     let events = sim.tick_at(100);
     // A delegation without time left is not started: it would be paid for and cut off at once.
     assert!(!kinds(&events).contains("started"), "{}", kinds(&events));
@@ -127,7 +127,7 @@ fn a_stalled_attempt_is_retried_and_the_answer_counts() {
     sim.tick_at(600);
     sim.tick_next();
     sim.say(child, "Here I am.");
-    assert_eq!(sim.state(child), State::Ended(Outcome::Completed));
+    assert_eq!(sim.state(child), DelegationState::Ended(Outcome::Completed));
     sim.check_over();
 }
 
@@ -137,7 +137,7 @@ fn a_stalled_attempt_is_not_retried_beyond_its_time_or_budget() {
     sim.tick_at(600);
     sim.tick_next();
     assert_eq!(sim.tick_next(), Some(DeadlineKind::Timeout));
-    assert_eq!(sim.code(child), Some(Code::Timeout));
+    assert_eq!(sim.code(child), Some(ErrorCode::Timeout));
     sim.check_over();
 
     let (mut sim, child) = begun(&["stall_s=600", "budget_tokens=9000"], small(90_000));
@@ -146,7 +146,7 @@ fn a_stalled_attempt_is_not_retried_beyond_its_time_or_budget() {
     while sim.node(child).is_live() {
         sim.tick_next();
     }
-    assert_eq!(sim.code(child), Some(Code::BudgetExceeded));
+    assert_eq!(sim.code(child), Some(ErrorCode::BudgetExceeded));
     sim.check_over();
 }
 
@@ -156,7 +156,7 @@ fn a_stall_and_a_timeout_at_the_same_time_settle_the_call_once() {
     let events = sim.tick_at(600);
     assert_eq!(kinds(&events).matches("settled").count(), 1, "{}", kinds(&events));
     assert!(!kinds(&events).contains("attempt_failed"), "{}", kinds(&events));
-    assert_eq!(sim.code(child), Some(Code::Timeout));
+    assert_eq!(sim.code(child), Some(ErrorCode::Timeout));
     sim.check_over();
 }
 

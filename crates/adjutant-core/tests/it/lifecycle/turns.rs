@@ -118,7 +118,7 @@ fn two_alternating_calls_are_a_loop_too() {
         turn(&mut sim, child, read(&made.to_string(), ["a", "b"][made % 2]));
         made += 1;
     }
-    assert_eq!((made, sim.code(child)), (2 * LOOP_END - 1, Some(Code::LoopDetected)));
+    assert_eq!((made, sim.code(child)), (2 * LOOP_END - 1, Some(ErrorCode::LoopDetected)));
     assert_eq!(sim.tools_run(child).len(), 2 * (LOOP_TOLD - 1));
 }
 
@@ -126,7 +126,7 @@ fn two_alternating_calls_are_a_loop_too() {
 fn eight_equal_calls_in_one_answer_are_a_loop_too() {
     let (mut sim, child) = one(&[]);
     sim.call(child, (0..LOOP_END).map(|n| read(&n.to_string(), "a")).collect());
-    assert_eq!(sim.code(child), Some(Code::LoopDetected));
+    assert_eq!(sim.code(child), Some(ErrorCode::LoopDetected));
     // The work is over before the first of them would have run.
     assert!(sim.tools_run(child).is_empty());
 }
@@ -143,7 +143,7 @@ fn calls_of_long_ago_are_forgotten() {
         }
     }
     assert!(sim.told(child).is_empty());
-    // Thirty-two are remembered: with twenty-seven others between, the fifth of them is told.
+    // The last thirty-two calls are remembered: with twenty-seven others in between, the fifth equal call is refused.
     let (mut sim, child) = one(&[]);
     for n in 0..4 {
         assert!(turn(&mut sim, child, read(&n.to_string(), "a")));
@@ -200,6 +200,7 @@ fn d22_a_late_result_is_recorded_and_changes_nothing() {
             call: None,
             text: "late".into(),
             artifacts: Vec::new(),
+            changed: None,
         },
         Command::TakeTurn { session: child },
         Command::UseTools { session: child },
@@ -218,8 +219,13 @@ fn d22_a_late_result_is_recorded_and_changes_nothing() {
 #[test]
 fn a_conclusion_counts_only_after_a_final_answer() {
     let (mut sim, child) = one(&[]);
-    let conclude =
-        || Command::Conclude { session: child, call: None, text: "hm".into(), artifacts: vec![] };
+    let conclude = || Command::Conclude {
+        session: child,
+        call: None,
+        text: "hm".into(),
+        artifacts: vec![],
+        changed: None,
+    };
     assert_eq!(sim.submit(conclude()), Ok(vec![]));
     sim.call(child, vec![read("1", "a")]);
     assert_eq!(sim.submit(conclude()), Ok(vec![]));

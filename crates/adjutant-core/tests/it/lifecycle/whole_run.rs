@@ -1,6 +1,6 @@
-//! Part of `lifecycle`: a run that a client started, which a person approves before it begins.
+//! Part of `lifecycle`: a run that a client started and the user approves before it begins.
 
-use adjutant_core::assignment::Assignment;
+use adjutant_core::assignment::SlashCommandAssignment;
 use adjutant_core::policy::Operation;
 use adjutant_core::story::StoryAssignment;
 use adjutant_core::tree::WHOLE_RUN;
@@ -15,10 +15,10 @@ fn led(settings: &[&str], model: ModelSpec) -> Sim {
 }
 
 fn command(tasks: &[u64]) -> Command {
-    let assignment = Assignment {
+    let assignment = SlashCommandAssignment {
         tasks: tasks.to_vec(),
         sent: Some("/research 7".into()),
-        ..Assignment::new("research", Operation::Research)
+        ..SlashCommandAssignment::new("research", Operation::Research)
     };
     Command::AskToBegin { assignment: Some(Box::new(assignment)), story: None }
 }
@@ -50,7 +50,7 @@ fn nothing_of_a_run_happens_before_its_approval_and_its_time_starts_then() {
     let mut sim = led(&[], model());
     let root = sim.root();
     let hash = ask(&mut sim, command(&[7]));
-    assert_eq!(sim.state(root), State::AwaitingApproval);
+    assert_eq!(sim.state(root), DelegationState::AwaitingApproval);
     let asks = Effect::AskApproval { parent: root, call: WHOLE_RUN, hash: hash.clone() };
     assert_eq!(sim.effects, [asks]);
     assert_eq!(sim.node(root).deadline(), None);
@@ -61,8 +61,8 @@ fn nothing_of_a_run_happens_before_its_approval_and_its_time_starts_then() {
     let longest = Operation::Research.max_seconds();
     assert_eq!(sim.node(root).deadline(), Some(Timestamp::ZERO.plus_seconds(600 + longest)));
     // Its task is marked before it thinks.
-    assert!(matches!(sim.effects.last(), Some(Effect::Mark { .. })), "{:?}", sim.effects);
-    assert_eq!(sim.submit(yes(&hash)).unwrap_err().code(), Code::ApprovalDenied);
+    assert!(matches!(sim.effects.last(), Some(Effect::UpdateTaskList { .. })), "{:?}", sim.effects);
+    assert_eq!(sim.submit(yes(&hash)).unwrap_err().code(), ErrorCode::ApprovalDenied);
     sim.check_invariants();
 }
 
@@ -77,7 +77,7 @@ fn a_story_that_waits_for_approval_makes_no_workspace_and_delegates_nothing() {
     sim.tick_at(60);
     let events = sim.submit(yes(&hash)).unwrap();
     assert_eq!(kinds(&events), "approved started");
-    assert!(matches!(sim.effects.last(), Some(Effect::MakeSpace { .. })), "{:?}", sim.effects);
+    assert!(matches!(sim.effects.last(), Some(Effect::MakeWorkspace { .. })), "{:?}", sim.effects);
     assert_eq!(sim.node(root).deadline(), Some(Timestamp::ZERO.plus_seconds(60 + 7_200)));
 }
 
@@ -100,7 +100,7 @@ fn denial_expiry_and_cancelling_end_a_run_before_it_begins() {
         [(denied, Outcome::Refused), (silent, Outcome::Refused), (cancelled, Outcome::Cancelled)]
     {
         assert_eq!(sim.tree.outcome(), Some(outcome));
-        assert!(sim.effects.iter().all(|effect| !matches!(effect, Effect::Mark { .. })));
+        assert!(sim.effects.iter().all(|effect| !matches!(effect, Effect::UpdateTaskList { .. })));
         assert_eq!(sim.tree.open_questions(), 0);
         sim.check_over();
         // A resume cannot bypass the question.
@@ -122,7 +122,7 @@ fn an_approval_of_a_run_is_bound_to_all_its_opening_events() {
     assert_eq!(different.len(), 5);
 }
 
-/// The whole worst case must fit; what has no price fits nothing, and what is free fits even nothing left.
+/// The whole worst case must fit. A model without a price never fits; a free one fits even an empty allowance.
 #[test]
 fn a_run_begins_without_approval_within_the_amount() {
     let price = Price { input: 0.0, output: 0.0, cache_read: 0.0, cache_write: 0.0 };
@@ -140,7 +140,7 @@ fn a_run_begins_without_approval_within_the_amount() {
         let mut sim = Sim::led_on(policy, "research", "/research 7", model);
         sim.submit(command(&[])).unwrap();
         let root = sim.root();
-        assert_eq!(sim.state(root) == State::Running, begins, "{limit:?} {budget}");
+        assert_eq!(sim.state(root) == DelegationState::Running, begins, "{limit:?} {budget}");
         assert_eq!(sim.tree.auto_approved(), Usd::ZERO, "what it hands down is counted then");
     }
 }
@@ -155,12 +155,12 @@ fn a_run_that_crashed_around_its_approval_is_resumed_from_there() {
     sim.restart(wish());
     let again = Effect::AskApproval { parent: root, call: WHOLE_RUN, hash: hash.clone() };
     assert!(sim.effects.contains(&again), "{:?}", sim.effects);
-    assert_eq!(sim.state(root), State::AwaitingApproval);
+    assert_eq!(sim.state(root), DelegationState::AwaitingApproval);
     sim.submit(yes(&hash)).unwrap();
     let is_answer = |(_, event): &(Timestamp, Event)| matches!(event, Event::Approved { .. });
     let answer = sim.log.iter().position(is_answer).unwrap();
     sim.log.truncate(answer + 1);
     let events = sim.restart(wish());
     assert!(kinds(&events).contains("started"), "{}", kinds(&events));
-    assert_eq!(sim.state(root), State::Running);
+    assert_eq!(sim.state(root), DelegationState::Running);
 }

@@ -60,7 +60,7 @@ fn writes_run_one_at_a_time_and_are_recorded_before_they_happen() {
     assert_eq!(steps(&sim), all);
 }
 
-/// The calls that look at files and were begun, in order.
+/// The started calls that read files, in order.
 fn looks(sim: &Sim) -> Vec<u32> {
     let look = |effect: &Effect| match effect {
         Effect::Tool { index, call, .. } if call.name != "Run" => Some(*index),
@@ -92,10 +92,10 @@ fn reads_run_in_parallel_but_never_before_an_earlier_write() {
     sim.submit(prepare(child, 2, "a")).unwrap();
     sim.output(child, 2, "Created");
     assert_eq!(looks(&sim), [0, 1, 4, 3, 5]);
-    // A change that turns out to be none lets the others go on as well.
+    // A write without a change unblocks the others too.
     sim.output(child, 6, "nothing to do");
     assert_eq!(looks(&sim), [0, 1, 4, 3, 5, 7]);
-    // After a restart everything that has no result is begun again, each in its place.
+    // After a restart every call without a result is started again, in order.
     sim.effects.clear();
     let rights = Rights::of(sim.tree.policy());
     sim.restart(ResumeOptions { rights, ..ResumeOptions::default() });

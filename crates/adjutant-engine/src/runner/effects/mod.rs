@@ -20,7 +20,9 @@ use adjutant_core::{
     AgentName, AttemptError, AttemptResult, Brief, Command, Conversation, DelegationOrigin, Event,
     Label, ModelErrorKind, ModelSpec, Policy, RunId, SessionId, ToolCall, ToolOutput, ToolSpec,
 };
-use adjutant_formats::contract::{ArtifactFileState, ReturnContract, validate};
+use adjutant_formats::contract::{
+    ArtifactFileState, ReturnContract, claims_changed_files, validate,
+};
 use adjutant_model::{Model, TurnProgress, TurnRequest};
 use adjutant_tools::{ApprovedHosts, Masker, Toolbox};
 use adjutant_workspace::sandbox::CancelHandle;
@@ -52,6 +54,8 @@ pub enum ApproverQuestion {
         policy: Box<Policy>,
         /// What is left of the run's budget.
         left: BudgetAmount,
+        /// The tools that commands of agents see, if agents have workspaces of their own.
+        commands_see: Option<String>,
     },
     /// Whether agents may fetch from this host for the rest of the run.
     Domain {
@@ -78,7 +82,7 @@ pub enum ApproverAnswer {
 /// Asks a person. Called on its own thread, so it may block.
 pub type Approver = Arc<dyn Fn(&ApproverQuestion) -> ApproverAnswer + Send + Sync>;
 
-/// The result of an effect.
+/// What an executed effect gives back to the loop: a command for the core, or a call whose tasks still need ids.
 #[derive(Debug)]
 pub(crate) struct EffectResult {
     /// The command to submit to the core; `None` if a question stays open or there are `briefs`.
@@ -334,8 +338,23 @@ pub(crate) fn output_command(
 pub(crate) enum CommandPurpose {
     /// An agent called Run, in its workspace.
     Work,
-    /// To verify the agent's work, in a fresh workspace made from its commit with this `message`.
-    Verify { message: String },
+    /// To verify the agent's work, in a fresh workspace made from its commit with this `message`, with the files
+    /// that match `keep` taken from the base.
+    Verify { message: String, keep: Vec<String> },
+}
+
+/// The output of a shell command, and for a verification which files were taken from the base.
+#[derive(Debug)]
+pub(crate) struct CommandResult {
+    pub(crate) output: ToolOutput,
+    /// For a verification: the changed files that were taken from the base.
+    pub(crate) from_base: Vec<String>,
+}
+
+impl From<ToolOutput> for CommandResult {
+    fn from(output: ToolOutput) -> Self {
+        Self { output, from_base: Vec::new() }
+    }
 }
 
 /// Runs a shell command of a delegation, or one that verifies its work. Blocks.
@@ -346,7 +365,7 @@ pub(crate) fn run_command(
     environment: &[(String, String)],
     cancel: &CancelHandle,
     signals: &mpsc::Sender<SessionSignal>,
-) -> Result<ToolOutput, CaughtPanic> {
+) -> Result<CommandResult, CaughtPanic> {
     let mut printed = |text: &str| {
         // If the queue is full, this output is not shown live; the result has all of it.
         let _ = signals.try_send((session, LiveSignal::Printed(text.to_owned())));
@@ -357,10 +376,10 @@ pub(crate) fn run_command(
             CommandPurpose::Work => tool_site.with_toolbox(|toolbox| {
                 let inside = tool_site.confinement()?;
                 let output = toolbox.run(arguments, &inside, environment, cancel, &mut printed);
-                Ok(as_output(output))
+                Ok(CommandResult::from(as_output(output)))
             }),
-            CommandPurpose::Verify { message } => {
-                tool_site.verify(session, message, |toolbox, inside| {
+            CommandPurpose::Verify { message, keep } => {
+                let verified = tool_site.verify(session, (message, keep), |toolbox, inside| {
                     as_output(toolbox.run_check(
                         arguments,
                         inside,
@@ -368,13 +387,13 @@ pub(crate) fn run_command(
                         cancel,
                         &mut printed,
                     ))
-                })
+                });
+                verified.map(|(output, from_base)| CommandResult { output, from_base })
             }
         };
         ran.unwrap_or_else(|problem| {
-            ToolOutput::error(format!(
-                "not run: {problem}. A person can look with `adjutant doctor`."
-            ))
+            let why = format!("not run: {problem}. A person can look with `adjutant doctor`.");
+            ToolOutput::error(why).into()
         })
     })
 }
@@ -387,10 +406,11 @@ pub(crate) fn as_output(output: adjutant_tools::ToolCallResult) -> ToolOutput {
         note: output.notes,
         touched: output.touched,
         sandbox: output.sandbox,
+        exit: output.exit,
     }
 }
 
-/// Checks the artifacts that a return names. Blocks.
+/// Checks the artifacts that a return names, and which files were changed if it names those. Blocks.
 ///
 /// The validation of the contract calls back for each path, so the return is not parsed separately.
 pub(crate) fn verify(
@@ -398,6 +418,7 @@ pub(crate) fn verify(
     session: SessionId,
     call: Option<u32>,
     text: String,
+    message: &str,
 ) -> EffectResult {
     let look = || {
         tool_site.with_toolbox(|toolbox| {
@@ -405,8 +426,12 @@ pub(crate) fn verify(
             Ok(without_ignored(tool_site, session, toolbox.root(), facts))
         })
     };
-    let command = match catch_panic(|| look().unwrap_or_default()) {
-        Ok(artifacts) => Command::Conclude { session, call, text, artifacts },
+    let compare = || {
+        let claims = claims_changed_files(&text);
+        claims.then(|| tool_site.changed_files(session, message)).flatten()
+    };
+    let command = match catch_panic(|| (look().unwrap_or_default(), compare())) {
+        Ok((artifacts, changed)) => Command::Conclude { session, call, text, artifacts, changed },
         Err(crash) => crash.command(session),
     };
     command.into()

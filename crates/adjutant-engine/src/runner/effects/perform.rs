@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use adjutant_core::policy::Operation;
 use adjutant_core::schema::{CallLimits, DELEGATE, RETURN, TASK};
@@ -20,12 +21,16 @@ use crate::engine::EngineError;
 use crate::runner::effects::marking;
 use crate::runner::effects::writing::{commit, prepare};
 use crate::runner::effects::{
-    ApproverQuestion, CommandPurpose, EffectResult, ModelCallRequest, NextEffect, QuestionSubject,
-    ask_person, output_command, perform_model_call, read_call, run_command, use_tool, verify,
+    ApproverQuestion, CommandPurpose, CommandResult, EffectResult, LiveSignal, ModelCallRequest,
+    NextEffect, QuestionSubject, ask_person, output_command, perform_model_call, read_call,
+    run_command, use_tool, verify,
 };
 use crate::runner::panics::{CaughtPanic, catch_panic};
 use crate::runner::{AgentPreamble, Runner};
 use crate::workspaces::ToolSite;
+
+/// How long making a workspace may take before it is reported.
+const SLOW_WORKSPACE: Duration = Duration::from_secs(1);
 
 impl Runner {
     pub(in crate::runner) fn perform(&mut self, effect: Effect) -> Result<(), EngineError> {
@@ -82,24 +87,28 @@ impl Runner {
                     self.read_next(session);
                 }
             }
-            Effect::HandUp { session, call, origin } => self.hand_up(session, call, origin)?,
+            Effect::ReturnResults { session, call, origin } => {
+                self.hand_up(session, call, origin)?
+            }
             Effect::Verify { session, returned } => {
                 let (number, text) = self.returned_text(session, returned);
                 let tool_site = self.tool_site(session);
-                self.tasks.spawn_blocking(move || verify(&tool_site, session, number, text));
+                let message = self.message(session);
+                self.tasks
+                    .spawn_blocking(move || verify(&tool_site, session, number, text, &message));
             }
-            Effect::MakeSpace { session, above, takes_in } => {
+            Effect::MakeWorkspace { session, above, takes_in } => {
                 self.make_space(session, above, takes_in);
             }
             Effect::Markers { session, turn, markers } => {
                 self.hand_down_markers(session, turn, markers)?;
             }
             Effect::Merge { session, into, commit } => self.merge(session, into, commit),
-            Effect::Check { session, command, timeout_s } => {
-                self.check(session, &command, timeout_s);
+            Effect::Check { session, command, keep, timeout_s } => {
+                self.check(session, &command, keep, timeout_s);
             }
-            Effect::KeepSpace { session, space } => self.keep_space(session, space),
-            Effect::Mark { session, mark } => {
+            Effect::CommitWork { session, space } => self.keep_space(session, space),
+            Effect::UpdateTaskList { session, mark } => {
                 let (workdir, wall) =
                     (Arc::clone(&self.context.brief_builder.workdir), self.context.ids.wall);
                 self.tasks.spawn_blocking(move || {
@@ -108,7 +117,7 @@ impl Runner {
                         Ok(made) => (made, None),
                         Err(problem) => (mark, Some(problem)),
                     };
-                    Command::Mark { session, mark, problem }.into()
+                    Command::TakeListUpdate { session, mark, problem }.into()
                 });
             }
             Effect::AskApproval { parent, call, hash } => {
@@ -118,9 +127,10 @@ impl Runner {
                 }
                 let policy = Box::new(self.tree.policy().clone());
                 let left = self.tree.spendable(parent);
+                let commands_see = self.context.spaces.as_ref().and_then(|it| it.commands_see());
                 if let Some(run) = self.tree.run() {
                     self.questions.add(
-                        ApproverQuestion::Call { run, events, policy, left },
+                        ApproverQuestion::Call { run, events, policy, left, commands_see },
                         QuestionSubject::Call(hash),
                     );
                 }
@@ -173,7 +183,9 @@ impl Runner {
     }
 
     fn run_command(&mut self, session: SessionId, turn: u32, index: u32, call: ToolCall) {
-        let to_command = move |result| output_command(session, turn, index, result);
+        let to_command = move |result: Result<CommandResult, CaughtPanic>| {
+            output_command(session, turn, index, result.map(|it| it.output))
+        };
         self.begin_command(session, (CommandPurpose::Work, call), to_command);
     }
 
@@ -182,7 +194,7 @@ impl Runner {
         &mut self,
         session: SessionId,
         (purpose, call): (CommandPurpose, ToolCall),
-        to_command: impl FnOnce(Result<ToolOutput, CaughtPanic>) -> Command + Send + 'static,
+        to_command: impl FnOnce(Result<CommandResult, CaughtPanic>) -> Command + Send + 'static,
     ) {
         let (tool_site, signals) = (self.tool_site(session), self.signals.0.clone());
         let environment = self.command_environment(session);
@@ -215,7 +227,7 @@ impl Runner {
         };
         self.tasks.spawn(async move {
             let not_run = ToolOutput::error(format!("the command could not be run: {problem}"));
-            to_command(waits.await.unwrap_or(Ok(not_run))).into()
+            to_command(waits.await.unwrap_or(Ok(not_run.into()))).into()
         });
     }
 
@@ -242,19 +254,26 @@ impl Runner {
         let Some(spaces) = self.context.spaces.clone() else {
             let problem = "no directory for workspaces is set".to_owned();
             let made = Err(WorkspaceFailure { path: None, problem, clash: false });
-            let command = Command::TakeSpace { session, made };
+            let command = Command::TakeWorkspace { session, made };
             self.tasks.spawn(async move { command.into() });
             return;
         };
         let above = above.and_then(|above| self.tree.space_of(above));
         let above = above.map(|(owner, space)| (owner, space.clone()));
         let batch = self.tree.batch_of(session);
+        let signals = self.signals.0.clone();
+        let slow_report = tokio::spawn(async move {
+            tokio::time::sleep(SLOW_WORKSPACE).await;
+            let text = "making its workspace; the first one for a commit checks out all files";
+            let _ = signals.send((session, LiveSignal::Printed(text.to_owned()))).await;
+        });
         self.tasks.spawn_blocking(move || {
             let made = catch_panic(|| spaces.make(session, &batch, above, &takes_in));
+            slow_report.abort();
             let none = |crash: CaughtPanic| {
                 Err(WorkspaceFailure { path: None, problem: crash.message, clash: false })
             };
-            let command = Command::TakeSpace { session, made: made.unwrap_or_else(none) };
+            let command = Command::TakeWorkspace { session, made: made.unwrap_or_else(none) };
             let next = NextEffect::DropUnusedSpace(session);
             EffectResult { command: Some(command), briefs: None, next }
         });
@@ -279,7 +298,7 @@ impl Runner {
                 None => Err("no directory for workspaces is set".to_owned()),
             });
             let kept = result.unwrap_or_else(|crash| Err(crash.message));
-            Command::KeepSpace { session, kept }.into()
+            Command::TakeKeptWork { session, kept }.into()
         });
     }
 
@@ -398,7 +417,7 @@ impl Runner {
             agent: node.agent.clone(),
             label: node.label.clone(),
             system: Arc::clone(&preamble.system),
-            tools: preamble.offer(with_tools, &node.rights.usable_tools()),
+            tools: preamble.offered_tools(with_tools, &node.rights.usable_tools()),
             conversation: self.conversations.get(&session).cloned().unwrap_or_default(),
             model: self.context.brief_builder.models.get(&spec.name),
         };
@@ -416,8 +435,8 @@ const fn is_done_on_full_disk(effect: &Effect) -> bool {
         Effect::Model { .. }
             | Effect::StopModel { .. }
             | Effect::Stop { .. }
-            | Effect::KeepSpace { .. }
-            | Effect::Mark { .. }
+            | Effect::CommitWork { .. }
+            | Effect::UpdateTaskList { .. }
             | Effect::Close
     )
 }
@@ -429,7 +448,7 @@ pub(crate) fn message(label: &str, session: SessionId) -> String {
 
 impl AgentPreamble {
     /// Returns the tools to offer: none in the last turn, otherwise those of the definition that are granted.
-    fn offer(&self, with_tools: bool, usable: &ToolSet) -> Arc<[ToolSpec]> {
+    fn offered_tools(&self, with_tools: bool, usable: &ToolSet) -> Arc<[ToolSpec]> {
         if !with_tools {
             return Arc::default();
         }

@@ -20,7 +20,7 @@ impl QuestionQueue {
     }
 
     /// Marks the current question as answered.
-    pub(crate) const fn answered(&mut self) {
+    pub(crate) const fn mark_answered(&mut self) {
         self.is_out = false;
     }
 

@@ -1,5 +1,5 @@
 //! Writing files for agents in two steps: [`prepare`] computes the change and saves the old content, and after
-//! the change is recorded [`commit`] makes it. After a crash [`look`] finds out from the files what happened.
+//! the change is recorded [`commit`] makes it. After a crash [`check_interrupted_writes`] finds out from the files what happened.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -106,7 +106,7 @@ pub(crate) fn commit(
 }
 
 /// Checks the files of every recorded change without a result, after a crash.
-pub(crate) fn look(
+pub(crate) fn check_interrupted_writes(
     tree: &Tree,
     tool_site: &dyn Fn(SessionId) -> ToolSite,
 ) -> BTreeMap<(SessionId, u32), WriteFinding> {
@@ -114,8 +114,8 @@ pub(crate) fn look(
         let found = tool_site(session).with_toolbox(|toolbox| {
             // Best effort: a leftover temporary file does no harm.
             let _ = toolbox.clean(&change.path, &temp_name(session, turn, call));
-            Ok(match toolbox.look(&change.path) {
-                Ok(now) => change.look(now.as_deref()),
+            Ok(match toolbox.content_hash(&change.path) {
+                Ok(now) => change.judge(now.as_deref()),
                 Err(_) => WriteFinding::Unknown,
             })
         });

@@ -29,7 +29,7 @@ struct Made {
     turn: usize,
 }
 
-/// A PRD as a text, and where the parts of one story stand.
+/// A PRD as text, and the positions of the parts of one story.
 #[derive(Clone, Debug)]
 struct Written {
     text: String,
@@ -216,7 +216,7 @@ fn is_inserted(old: &Written, inserted: &str, children: usize) -> bool {
     inserted.match_indices(close).any(|(at, _)| is_split(at))
 }
 
-/// Works out what the new text must say, from what the old one says.
+/// Computes the expected value of the new text from that of the old one.
 fn expected(old: &str, about: usize, outcome: &PrdOutcome, adjutant: &Value) -> Value {
     let mut value: Value = serde_json::from_str(old.trim_start_matches('\u{feff}')).unwrap();
     let list = if value.get("stories").is_some() { "stories" } else { "userStories" };
@@ -246,7 +246,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn every_other_byte_is_the_byte_that_came_in(
+    fn an_edit_changes_no_other_byte(
         (old, about, stories, children, passes, summary) in case()
     ) {
         let id = format!("S{about}");
@@ -255,7 +255,7 @@ proptest! {
         let inserted = between(&old, &new, &meant);
         prop_assert!(inserted.is_ok(), "{:?}\n{}\n{new}", inserted, old.text);
         prop_assert!(is_inserted(&old, inserted.unwrap(), children), "{}\n{new}", old.text);
-        // The result says exactly the change.
+        // The value differs by exactly the change.
         let value: Value = serde_json::from_str(new.trim_start_matches('\u{feff}')).unwrap();
         let read = Prd::read(&new).unwrap();
         let record: Value = serde_json::from_str(read.entry(&id).unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! What a person must consent to, and when they are asked again.
+//! What the user must consent to, and when they are asked again.
 
 use super::{child, done, prd};
 
@@ -8,7 +8,7 @@ const ASKING: &str = r#"{"merge": "apply", "stories": [
 ]}"#;
 
 #[test]
-fn each_wish_is_told_in_words() {
+fn each_consent_request_is_described_in_words() {
     let wishes = prd(ASKING).consent_requests();
     let said: Vec<String> = wishes.iter().map(ToString::to_string).collect();
     assert_eq!(
@@ -28,7 +28,7 @@ fn each_wish_is_told_in_words() {
 }
 
 #[test]
-fn the_digest_is_that_of_the_wishes_and_of_nothing_else() {
+fn the_consent_digest_covers_the_requests_and_nothing_else() {
     let digest = |text: &str| prd(text).consent_requests().digest();
     let asked = digest(ASKING);
     // Written down, for consent is kept on disk under it.
@@ -55,7 +55,7 @@ fn the_digest_is_that_of_the_wishes_and_of_nothing_else() {
 }
 
 #[test]
-fn consent_to_one_file_is_none_to_another() {
+fn consent_to_one_file_does_not_cover_another() {
     let wishes = prd(ASKING).consent_requests();
     let here = wishes.digest_at(b"/here/prd.json");
     assert_eq!(here, prd(ASKING).consent_requests().digest_at(b"/here/prd.json"));

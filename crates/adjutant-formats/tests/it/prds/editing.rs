@@ -7,7 +7,7 @@ use adjutant_formats::prd::Prd;
 use super::{child, done, prd};
 
 #[test]
-fn an_outcome_stands_in_the_layout_of_the_file() {
+fn an_outcome_is_written_in_the_layout_of_the_file() {
     let text = r#"{
   "project": "auth",
   "userStories": [
@@ -146,7 +146,7 @@ fn an_outcome_stands_in_the_layout_of_the_file() {
 }
 
 #[test]
-fn what_stands_on_one_line_stays_on_it() {
+fn a_story_on_one_line_stays_on_one_line() {
     let outcome = |passes: bool| super::PrdOutcome {
         passes,
         branch: None,
@@ -176,7 +176,7 @@ fn what_stands_on_one_line_stays_on_it() {
 }
 
 #[test]
-fn children_of_a_later_run_stand_behind_those_of_an_earlier_one() {
+fn children_of_a_later_run_follow_those_of_an_earlier_run() {
     let text = "{\"stories\": [\n {\"id\": \"A\", \"title\": \"a\"},\n {\"id\": \"B\", \"title\": \"b\"}\n]}";
     let first = super::PrdOutcome { children: vec![child("A-DEL-001", "A")], ..done() };
     let second = super::PrdOutcome { children: vec![child("A-DEL-002", "A")], ..done() };
@@ -187,7 +187,7 @@ fn children_of_a_later_run_stand_behind_those_of_an_earlier_one() {
 }
 
 #[test]
-fn an_entry_of_someone_else_is_left_alone() {
+fn an_entry_that_adjutant_did_not_write_is_left_unchanged() {
     let text = r#"{"stories": [{"id": "A", "title": "a"}, {"id": "A-DEL-001", "title": "mine"}]}"#;
     let outcome = super::PrdOutcome { children: vec![child("A-DEL-001", "A")], ..done() };
     let after = prd(text).edit("A", &outcome).unwrap();
@@ -196,7 +196,7 @@ fn an_entry_of_someone_else_is_left_alone() {
 }
 
 #[test]
-fn a_child_that_was_reworded_is_brought_up_to_date_and_keeps_what_is_not_ours() {
+fn a_changed_child_is_updated_and_keeps_unknown_fields() {
     let text = r#"{"stories": [{"id": "A", "title": "a", "passes": true},
         {"mine": 1.0e3, "id": "A-DEL-001", "title": "old", "passes": false, "dependencies": ["A"],
          "delegationContext": {"depth": 9, "why": [1], "parent_story_id": "A"}}]}"#;
@@ -215,13 +215,13 @@ fn a_child_that_was_reworded_is_brought_up_to_date_and_keeps_what_is_not_ours() 
 }
 
 #[test]
-fn an_outcome_that_cannot_be_read_back_is_refused() {
+fn an_outcome_that_would_not_read_back_is_refused() {
     let text = r#"{"stories": [{"id": "A", "title": "a"}]}"#;
     assert_eq!(prd(text).edit("B", &done()).unwrap_err().to_string(), "there is no story `B`");
     let bad = super::PrdOutcome { children: vec![child("no name", "A")], ..done() };
     assert_eq!(
         prd(text).edit("A", &bad).unwrap_err().to_string(),
-        "the PRD cannot take the outcome of story `A` where it stands; nothing was written"
+        "the outcome of story `A` cannot be written into the PRD because of its layout; nothing was written"
     );
 }
 
@@ -244,7 +244,7 @@ fn two_hundred_stories_each_get_their_outcome() {
 }
 
 #[test]
-fn what_a_person_added_to_an_outcome_stays() {
+fn fields_that_the_user_added_to_an_outcome_are_kept() {
     let text = prd(r#"{"stories":[{"id":"A","title":"a"}]}"#).edit("A", &done()).unwrap();
     let added = text.replacen(r#""adjutant": {"#, r#""adjutant": {"seen": ["by me", 7], "#, 1);
     assert_ne!(added, text);

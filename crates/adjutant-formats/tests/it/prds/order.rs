@@ -82,14 +82,14 @@ fn a_cycle_is_named_with_its_path() {
 }
 
 #[test]
-fn the_story_that_was_asked_for_says_why_it_may_not_run() {
+fn selecting_a_story_that_cannot_run_says_why() {
     let read = prd(&written(
         "US-001\nUS-002 < US-001 US-003\nUS-003\nUS-004 done\nUS-001-DEL-001 in US-001",
     ));
     assert_eq!(read.select("US-001").unwrap().id, "US-001");
     for (id, said) in [
         ("US-002", "story `US-002` depends on `US-001`, `US-003`, which do not pass yet"),
-        ("US-004", "story `US-004` passes already; set its `passes` to false to run it again"),
+        ("US-004", "story `US-004` already passes; set its `passes` to false to run it again"),
         (
             "US-001-DEL-001",
             "story `US-001-DEL-001` is a child of `US-001` and is not run by itself; run `US-001`",
@@ -102,7 +102,7 @@ fn the_story_that_was_asked_for_says_why_it_may_not_run() {
 }
 
 #[test]
-fn numbers_of_children_go_on_where_they_ended() {
+fn the_last_child_number_of_a_story_is_found() {
     let read = prd(&written(
         "A\nA-DEL-002 in A\nA-DEL-1000 in A\nA-DEL-x\nA-DEL-002-DEL-007 in A-DEL-002\nB",
     ));
@@ -112,7 +112,7 @@ fn numbers_of_children_go_on_where_they_ended() {
 }
 
 #[test]
-fn a_chain_of_fifty_thousand_stories_is_put_in_order() {
+fn a_chain_of_fifty_thousand_stories_is_sorted() {
     let count = 50_000;
     let story = |n: u32| format!("S{n} < S{}", n + 1);
     let lines: Vec<String> = (0..count).map(story).chain([format!("S{count}")]).collect();
@@ -130,7 +130,7 @@ proptest! {
     /// Every story that may run is in the order once, behind all it waits for, or there is a cycle
     /// whose every step is a dependency.
     #[test]
-    fn the_order_keeps_every_dependency(
+    fn the_order_puts_every_dependency_first(
         stories in prop::collection::vec(
             (0..4u8, any::<bool>(), prop::collection::vec(0..12usize, 0..3)), 1..12),
     ) {

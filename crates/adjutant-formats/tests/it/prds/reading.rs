@@ -1,4 +1,4 @@
-//! What a PRD may say, and what is told about one that says it wrongly.
+//! Valid PRDs, and the messages about invalid ones.
 
 use adjutant_formats::prd::{Prd, PrdError, story_prompt};
 use proptest::prelude::*;
@@ -73,6 +73,7 @@ fn every_field_of_a_story_is_read() {
         verify: Some(
             "make test",
         ),
+        verify_keep: [],
         planned: [
             PlannedChild {
                 description: "Tokens",
@@ -80,6 +81,7 @@ fn every_field_of_a_story_is_read() {
                 verify: Some(
                     "make jwt",
                 ),
+                verify_keep: [],
                 file_scope: [
                     "jwt",
                 ],
@@ -88,6 +90,7 @@ fn every_field_of_a_story_is_read() {
                 description: "Write: the tests",
                 hours: 2,
                 verify: None,
+                verify_keep: [],
                 file_scope: [],
             },
         ],
@@ -103,7 +106,7 @@ fn every_field_of_a_story_is_read() {
 }
 
 #[test]
-fn the_prompt_of_a_story_is_its_own_words() {
+fn the_prompt_of_a_story_contains_its_text_verbatim() {
     insta::assert_snapshot!(story_prompt(&prd(WHOLE).stories()[0]), @r#"
     Story US-007: Log in
 
@@ -127,7 +130,7 @@ fn the_prompt_of_a_story_is_its_own_words() {
 }
 
 #[test]
-fn both_names_of_the_list_are_taken_but_not_both_at_once() {
+fn a_prd_may_name_its_list_user_stories_or_stories_but_not_both() {
     for name in ["userStories", "stories"] {
         let text = format!(r#"{{"{name}": [{{"id": "A", "title": "a"}}]}}"#);
         assert_eq!(prd(&text).stories().len(), 1, "{name}");
@@ -154,7 +157,7 @@ fn both_names_of_the_list_are_taken_but_not_both_at_once() {
 }
 
 #[test]
-fn each_fault_of_a_story_is_told_with_its_place() {
+fn each_fault_of_a_story_is_reported_with_its_position() {
     let check = |fields: &str| refused(&format!("{{\"stories\": [\n{{{fields}}}\n]}}"));
     for (fields, said) in [
         ("", "line 2 column 1: story #1: `id` is required"),
@@ -162,11 +165,11 @@ fn each_fault_of_a_story_is_told_with_its_place() {
         (r#""id": """#, "line 2 column 8: story #1: `id` `` is empty"),
         (
             r#""id": "a b""#,
-            "line 2 column 8: story #1: `id` `a b` holds a space, which cannot stand in a name",
+            "line 2 column 8: story #1: `id` `a b` contains a space, which is not allowed in a name",
         ),
         (
             r#""id": "a\nb""#,
-            "line 2 column 8: story #1: `id` `a\\nb` holds \\u{a}, which cannot stand in a name",
+            "line 2 column 8: story #1: `id` `a\\nb` contains \\u{a}, which is not allowed in a name",
         ),
         (
             r#""id": "A""#,
@@ -210,7 +213,7 @@ fn each_fault_of_a_story_is_told_with_its_place() {
         ),
         (
             r#""id": "A", "title": "a"}, {"id": "A", "title": "b""#,
-            "line 2 column 28: story A: the id is used already, by the story at line 2",
+            "line 2 column 28: story A: the id is already used by the story at line 2",
         ),
     ] {
         assert_eq!(check(fields), said, "{fields}");
@@ -224,7 +227,7 @@ fn each_fault_of_a_story_is_told_with_its_place() {
 }
 
 #[test]
-fn several_faults_are_told_together_and_no_more_than_twenty() {
+fn up_to_twenty_faults_are_reported_together() {
     let stories: Vec<String> =
         (0..25).map(|n| format!(r#"{{"id": "S{n}", "title": "t", "passes": {n}}}"#)).collect();
     let text = format!(r#"{{"stories": [{}]}}"#, stories.join(",\n"));
@@ -240,19 +243,19 @@ fn several_faults_are_told_together_and_no_more_than_twenty() {
 }
 
 #[test]
-fn what_is_odd_but_harmless_is_a_warning() {
+fn harmless_oddities_are_warnings() {
     let text = r#"{"stories": [{"id": "A", "title": "a", "priority": "soon",
         "delegationContext": {"parent_story_id": "GONE"}}]}"#;
     let read = prd(text);
     let said: Vec<String> = read.warnings().iter().map(ToString::to_string).collect();
     insta::assert_snapshot!(said.join("\n"), @r#"
-    line 1 column 52: story A: `priority` `soon` is none of critical, high, medium and low, nor a number; the story comes last
+    line 1 column 52: story A: `priority` `soon` is not critical, high, medium, low or a number; the story comes last
     line 2 column 30: story A: its parent `GONE` is not in the PRD, so it is never run; only its parent could run it
     "#);
 }
 
 #[test]
-fn a_plan_that_is_not_understood_is_a_fault_with_its_line() {
+fn an_invalid_delegation_plan_is_a_fault_with_its_line() {
     let text = r#"{"stories": [{"id": "A", "title": "a",
         "delegationStrategy": ["x", {"description": "y", "estimatedHours": -1}, {"verify": "z"},
             {"description": "v", "verify": 1}, 5, "ok:1", {"description": "d"}, "late:1001"]},
@@ -271,7 +274,7 @@ fn a_plan_that_is_not_understood_is_a_fault_with_its_line() {
 }
 
 #[test]
-fn the_hours_of_planned_children_are_read_as_markers_spell_them_too() {
+fn hours_of_planned_children_may_be_written_as_in_markers() {
     let read = Prd::read(
         r#"{"stories": [{"id": "A", "title": "a", "delegationStrategy": {"subtasks": [
             {"description": "b", "estimated_hours": 4},
@@ -293,12 +296,12 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn no_text_makes_it_panic(text in any::<String>()) {
+    fn reading_any_text_does_not_panic(text in any::<String>()) {
         let _ = Prd::read(&text);
     }
 
     #[test]
-    fn no_json_makes_it_panic(
+    fn reading_any_json_does_not_panic(
         fields in prop::collection::vec((field(), value()), 0..8),
         config in value(),
     ) {
@@ -315,7 +318,7 @@ proptest! {
 }
 
 #[test]
-fn a_name_that_is_there_twice_is_named_with_both_lines() {
+fn a_duplicate_key_is_reported_with_both_lines() {
     let text = r#"{
       "project": "x",
       "stories": [
@@ -335,7 +338,7 @@ fn a_name_that_is_there_twice_is_named_with_both_lines() {
 }
 
 #[test]
-fn what_a_person_has_where_the_outcome_goes_is_refused_before_anything_is_done() {
+fn a_foreign_value_in_the_outcome_field_is_refused_on_reading() {
     for theirs in
         ["\"mine\"", "7", "[]", "{\"note\": 1}", "{\"run\": 7}", "{\"run\": \"r\"}", "false"]
     {
@@ -345,7 +348,10 @@ fn what_a_person_has_where_the_outcome_goes_is_refused_before_anything_is_done()
             )
         };
         let said = refused(&text(false)).to_string();
-        assert!(said.contains("story A: `adjutant` is where the outcome"), "{theirs}: {said}");
+        assert!(
+            said.contains("story A: `adjutant` is the field in which adjutant writes the outcome"),
+            "{theirs}: {said}"
+        );
         // Nothing is written into what passes.
         let done = prd(&text(true));
         let written = done.edit("A", &super::done());

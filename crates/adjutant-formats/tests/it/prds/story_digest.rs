@@ -16,7 +16,7 @@ fn digest(text: &str, verify: Option<&str>) -> String {
 }
 
 #[test]
-fn whatever_is_asked_of_a_story_is_in_the_digest() {
+fn the_digest_covers_everything_that_a_story_requests() {
     let before = digest(STORY, Some("v"));
     assert_eq!(before.len(), 64);
     for (from, to) in [
@@ -40,7 +40,7 @@ fn whatever_is_asked_of_a_story_is_in_the_digest() {
 }
 
 #[test]
-fn what_asks_for_nothing_is_not() {
+fn the_digest_ignores_fields_that_request_nothing() {
     let before = digest(STORY, None);
     for (from, to) in [
         ("\"project\": \"p\"", "\"project\": \"q\""),
@@ -57,7 +57,7 @@ fn what_asks_for_nothing_is_not() {
 }
 
 #[test]
-fn the_files_of_a_planned_child_are_told_to_it() {
+fn the_task_of_a_planned_child_names_its_files() {
     let read = prd(STORY);
     let task = read.story("A").unwrap().planned[0].task();
     assert_eq!(task, "x (files: g)");

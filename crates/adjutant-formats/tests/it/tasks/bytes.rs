@@ -159,7 +159,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_the_reader_fail(todo in ".{0,400}", state in ".{0,80}") {
+    fn no_text_makes_the_reader_panic(todo in ".{0,400}", state in ".{0,80}") {
         if let Ok(book) = TaskFiles::read(Some(&todo), None) {
             let _ = (book.tasks(), book.disagreements(), book.next_number());
         }

@@ -1,4 +1,4 @@
-//! Where the files disagree: named, with the one that counts, and mended by the next change.
+//! Disagreements of the two files: each is reported with the file that takes precedence, and resolved by the next change.
 
 use adjutant_formats::task::TaskStatus;
 
@@ -51,7 +51,7 @@ fn every_disagreement_is_named_with_the_file_that_counts() {
 }
 
 #[test]
-fn the_next_change_mends_them() {
+fn the_next_change_resolves_disagreements() {
     let mut files = Files::both(TODO, STATE);
     assert_eq!(
         files.change(&set(1, TaskStatus::Implementing)).unwrap().from,

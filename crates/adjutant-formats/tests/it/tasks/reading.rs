@@ -52,7 +52,7 @@ task_counts:
 ";
 
 #[test]
-fn entries_are_found_however_they_are_written() {
+fn entries_are_found_in_any_spelling() {
     let book = Files::todo(LIVED_IN).book();
     let tasks = book.tasks();
     let shown: Vec<_> = tasks
@@ -79,7 +79,7 @@ fn entries_are_found_however_they_are_written() {
 }
 
 #[test]
-fn the_next_number_lies_beyond_all_that_either_file_names() {
+fn the_next_number_is_above_all_numbers_in_both_files() {
     let next = |todo: Option<&str>, state: Option<&str>| {
         TaskFiles::read(todo, state).unwrap().next_number().unwrap().get()
     };
@@ -98,7 +98,7 @@ fn the_next_number_lies_beyond_all_that_either_file_names() {
 }
 
 #[test]
-fn the_language_is_that_of_the_state_file_first() {
+fn the_language_in_the_state_file_takes_precedence() {
     let todo = "### 1. a\n- **Language**: Rust\n### 2. b\n- **Language**: Lean\n### 3. c\n";
     let state = r#"{"active_projects":[{"project_number":1,"language":"python"}]}"#;
     let languages: Vec<String> =
@@ -107,7 +107,7 @@ fn the_language_is_that_of_the_state_file_first() {
 }
 
 #[test]
-fn a_damaged_state_file_is_named_with_the_place() {
+fn a_damaged_state_file_is_reported_with_the_position() {
     for (state, expected) in [
         ("", "state.json: not JSON, line 1 column 0: EOF while parsing a value"),
         (

@@ -1,4 +1,4 @@
-//! Every shape of `state.json` that is JSON takes a change, or refuses it; none breaks anything.
+//! A `state.json` of any shape that is JSON accepts a change or refuses it without damage.
 
 use adjutant_formats::contract::ArtifactKind;
 use adjutant_formats::task::{TaskChange, TaskFiles, TaskStatus};
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::{FOLDER, Files, NOW, because, link, new, number, set, update};
 
 #[test]
-fn an_empty_state_gets_the_keys_it_lacks() {
+fn missing_keys_are_added_to_the_state() {
     for (state, expected) in [
         ("{}", r#"{"next_project_number": 2, "active_projects": [{"#),
         ("{\n}\n", "{\n\"next_project_number\": 2,\n\"active_projects\": [\n{"),
@@ -91,7 +91,7 @@ fn todo() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn no_shape_breaks_a_change_and_what_was_written_reads_back(
+    fn a_change_to_files_of_any_shape_reads_back(
         state in state(), todo in prop::option::of(todo()),
     ) {
         let mut book = TaskFiles::read(todo.as_deref(), Some(&state)).unwrap();

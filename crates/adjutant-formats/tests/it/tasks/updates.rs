@@ -1,4 +1,4 @@
-//! A status and links at once: all of it or nothing, and nothing the second time.
+//! An update of status and links is atomic and idempotent.
 
 use adjutant_formats::contract::ArtifactKind::{Plan, Research, Summary};
 use adjutant_formats::task::{RefusedTransition, TaskChange, TaskError, TaskStatus, TaskUpdate};
@@ -10,7 +10,7 @@ const TODO: &str = "### 1. a\n- **Status**: [PLANNED]\n- **Research**: None\n\n#
 const STATE: &str = r#"{"active_projects":[{"project_number":1,"status":"planned"}]}"#;
 
 #[test]
-fn an_update_is_one_change_and_the_same_again_is_none() {
+fn an_update_is_one_change_and_repeating_it_changes_nothing() {
     let mut files = Files::both(TODO, STATE);
     let wanted = update(
         1,
@@ -40,7 +40,7 @@ fn an_update_is_one_change_and_the_same_again_is_none() {
 }
 
 #[test]
-fn what_is_refused_leaves_all_as_it_was() {
+fn a_refused_update_changes_nothing() {
     let mut files = Files::both(TODO, STATE);
     let blocked = |reason: Option<&str>| TaskChange::Update {
         number: number(1),
@@ -78,7 +78,7 @@ fn what_is_refused_leaves_all_as_it_was() {
 }
 
 #[test]
-fn a_disagreement_that_no_status_mends_makes_no_second_change() {
+fn a_disagreement_unrelated_to_the_status_causes_no_second_change() {
     let mut files = Files::both(
         "### 1. a\n- **Status**: [PLANNED]\n- **Language**: rust\n",
         r#"{"active_projects":[{"project_number":1,"status":"planned","language":"lean"}]}"#,
@@ -89,7 +89,7 @@ fn a_disagreement_that_no_status_mends_makes_no_second_change() {
     assert!(!files.change(&update(1, Some(TaskStatus::Planned), &[])).unwrap().is_different);
 }
 
-/// Steps one by one, as a person would take them.
+/// The steps of an update as single changes.
 fn by_hand(files: &mut Files, to: TaskStatus, links: &[&str]) -> Result<(), TaskError> {
     let from = files.book().task(number(1)).unwrap().status.unwrap();
     if from == TaskStatus::Completed && to != from {
@@ -101,7 +101,7 @@ fn by_hand(files: &mut Files, to: TaskStatus, links: &[&str]) -> Result<(), Task
         to => set(1, to),
     };
     if files.change(&step(to)).is_err() {
-        // The refusal of the direct way is the one a person reads.
+        // The refusal of the direct update is the one that is shown.
         let refused = from.step(to).unwrap_err();
         let refused = TaskError::Step { number: number(1), step: refused };
         files.change(&step(TaskStatus::InProgress)).map_err(|_| refused.clone())?;
@@ -115,7 +115,7 @@ fn by_hand(files: &mut Files, to: TaskStatus, links: &[&str]) -> Result<(), Task
 
 proptest! {
     #[test]
-    fn an_update_is_what_its_steps_one_by_one_are(
+    fn an_update_equals_its_steps_one_by_one(
         from in 0..TaskStatus::ALL.len(),
         to in 0..TaskStatus::ALL.len(),
         links in proptest::collection::vec(prop_oneof!["[a-c]/[a-c]\\.md", Just("../x".to_owned())], 0..4),

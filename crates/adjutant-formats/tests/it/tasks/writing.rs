@@ -6,7 +6,7 @@ use adjutant_formats::task::{NewTask, TaskChange, TaskPriority, TaskStatus};
 use super::{Files, because, link, new, number, set, update, with_priority};
 
 #[test]
-fn a_task_is_written_into_both_files_and_lives_its_life_there() {
+fn a_task_is_added_to_both_files_and_updated_until_it_is_completed() {
     let mut files = Files::none();
     files
         .change(&TaskChange::Add(NewTask {
@@ -123,7 +123,7 @@ fn a_file_is_changed_in_its_own_style() {
 }
 
 #[test]
-fn a_new_entry_stands_behind_the_last_one_and_before_what_follows_it() {
+fn a_new_entry_is_inserted_after_the_last_entry_and_before_other_sections() {
     let mut files = Files::todo("## Tasks\n### 1. a\n- **Status**: [PLANNED]\n\n## Notes\nMine.\n");
     files.change(&new("b")).unwrap();
     let todo = files.todo.unwrap();
@@ -133,7 +133,7 @@ fn a_new_entry_stands_behind_the_last_one_and_before_what_follows_it() {
 }
 
 #[test]
-fn numbers_are_never_given_twice() {
+fn task_numbers_are_never_reused() {
     let mut files = Files::none();
     for expected in 1..=3 {
         assert_eq!(files.change(&new("x")).unwrap().task.number, number(expected));
@@ -145,7 +145,7 @@ fn numbers_are_never_given_twice() {
 }
 
 #[test]
-fn what_is_not_allowed_is_refused_and_says_what_is() {
+fn an_illegal_change_is_refused_with_the_legal_ones() {
     let todo = "### 1. a\n- **Status**: [PLANNING]\n### 2. b\n- **Status**: [COMPLETED]\n\
                 ### 3. c\n- **Status**: [EXPANDED]\n### 4. d\n### 4. e\n";
     let mut files = Files::todo(todo);
@@ -165,7 +165,7 @@ fn what_is_not_allowed_is_refused_and_says_what_is() {
         ),
         (
             set(3, TaskStatus::Planning),
-            "task 3 has the status [EXPANDED], which is none of ours; correct it in TODO.md first",
+            "task 3 has the unknown status [EXPANDED]; correct it in TODO.md first",
         ),
         (
             set(4, TaskStatus::Planning),
@@ -181,7 +181,7 @@ fn what_is_not_allowed_is_refused_and_says_what_is() {
         (new("  "), "a task needs a title"),
         (
             new(&"x".repeat(201)),
-            "a title has at most 200 characters, this one has 201; put the rest into the description",
+            "the title has 201 characters, limit 200; put the rest into the description",
         ),
         (report("../x"), "`../x` is not a path below the root of the project"),
         (report("/etc/passwd"), "`/etc/passwd` is not a path below the root of the project"),
@@ -194,7 +194,7 @@ fn what_is_not_allowed_is_refused_and_says_what_is() {
 }
 
 #[test]
-fn what_holds_already_changes_nothing() {
+fn a_change_without_effect_leaves_the_files_unchanged() {
     let mut files = Files::none();
     files.change(&new("x")).unwrap();
     files.change(&link(1, ArtifactKind::Plan, "plan.md")).unwrap();
@@ -209,7 +209,7 @@ fn what_holds_already_changes_nothing() {
 }
 
 #[test]
-fn what_a_status_brought_goes_with_it() {
+fn fields_of_a_status_are_removed_with_it() {
     let mut files = Files::none();
     files.change(&new("x")).unwrap();
     files.change(&set(1, TaskStatus::InProgress)).unwrap();

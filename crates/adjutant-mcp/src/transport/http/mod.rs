@@ -182,8 +182,8 @@ impl RequestGate {
 
 type HttpResponse = Response<BoxBody<Bytes, Infallible>>;
 
-/// Handles the requests of all connections.
-struct ConnectionHandler<H> {
+/// Handles the requests of all connections; their tasks share it.
+struct HttpRequestHandler<H> {
     gate: RequestGate,
     service: StreamableHttpService<H, HttpSessions>,
     permits: Arc<Semaphore>,
@@ -250,7 +250,7 @@ async fn serve_all<H: ServerHandler>(
     let sessions = Arc::new(HttpSessions::new());
     let service = StreamableHttpService::new(move || Ok(handler()), sessions, config);
     let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    let shared = Arc::new(ConnectionHandler { gate, service, permits });
+    let shared = Arc::new(HttpRequestHandler { gate, service, permits });
     let mut unauthenticated = UnauthenticatedConnections::default();
     let mut connections = JoinSet::new();
     let mut shutdown_signal = std::pin::pin!(shutdown_signal());
@@ -297,7 +297,7 @@ async fn shutdown_signal() -> io::Result<()> {
 
 async fn serve_one<H: ServerHandler>(
     stream: TcpStream,
-    shared: &ConnectionHandler<H>,
+    shared: &HttpRequestHandler<H>,
     slot: &ConnectionSlot,
     mut closing: watch::Receiver<bool>,
 ) {
@@ -317,7 +317,7 @@ async fn serve_one<H: ServerHandler>(
     let _ = connection.await;
 }
 
-impl<H: ServerHandler> ConnectionHandler<H> {
+impl<H: ServerHandler> HttpRequestHandler<H> {
     async fn handle(&self, slot: &ConnectionSlot, request: Request<Incoming>) -> HttpResponse {
         let (head, body) = request.into_parts();
         if let Err(refusal) = self.gate.check_address(&head.uri, &head.headers) {

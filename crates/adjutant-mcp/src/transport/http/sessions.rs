@@ -1,4 +1,5 @@
-//! The HTTP sessions of clients that use the handshake: their number, and what is kept for each.
+//! The HTTP sessions of clients that use the handshake: their number, and what is kept for each. A
+//! `RequestTrackingTransport` records which requests of a session were answered.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -37,12 +38,12 @@ const OPENING_EVENT_ID: &str = "0";
 pub(crate) struct HttpSessions {
     local: LocalSessionManager,
     // A std mutex: held for single map operations, never across an await.
-    records: Mutex<HashMap<SessionId, SessionRecord>>,
+    activity: Mutex<HashMap<SessionId, SessionActivity>>,
 }
 
-/// What the server tracks per session.
-struct SessionRecord {
-    at: Instant,
+/// When a session was last used, and what is still open in it; decides which session is evicted.
+struct SessionActivity {
+    last_used: Instant,
     /// Cloned by each response stream that is still being read.
     open: Arc<()>,
     /// The unanswered requests, whether or not their streams are still read.
@@ -78,12 +79,12 @@ type LocalTransport = <LocalSessionManager as SessionManager>::Transport;
 type SessionFailure = <LocalSessionManager as SessionManager>::Error;
 
 /// The session's transport in `rmcp`, extended to track which requests are answered.
-pub(crate) struct TrackingTransport {
+pub(crate) struct RequestTrackingTransport {
     local: LocalTransport,
     pending: PendingRequests,
 }
 
-impl Transport<RoleServer> for TrackingTransport {
+impl Transport<RoleServer> for RequestTrackingTransport {
     type Error = <LocalTransport as Transport<RoleServer>>::Error;
 
     fn send(
@@ -114,17 +115,17 @@ impl HttpSessions {
             LocalSessionManager::default().with_event_store(Arc::new(SseHistory::default()));
         // Waiting calls are answered long before this, so none is cut off.
         local.session_config.keep_alive = Some(IDLE_TIMEOUT);
-        Self { local, records: Mutex::default() }
+        Self { local, activity: Mutex::default() }
     }
 
-    fn records(&self) -> MutexGuard<'_, HashMap<SessionId, SessionRecord>> {
-        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+    fn activity(&self) -> MutexGuard<'_, HashMap<SessionId, SessionActivity>> {
+        self.activity.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Records that a session is used. Returns a handle that protects it from eviction.
     fn touch(&self, id: &SessionId) -> Option<Arc<()>> {
-        self.records().get_mut(id).map(|used| {
-            used.at = Instant::now();
+        self.activity().get_mut(id).map(|used| {
+            used.last_used = Instant::now();
             Arc::clone(&used.open)
         })
     }
@@ -133,7 +134,7 @@ impl HttpSessions {
     /// is limited over all sessions, because each holds files open.
     fn admit(&self, id: &SessionId, message: &ClientJsonRpcMessage) -> Option<ServerSseMessage> {
         let (pending, waiting) = {
-            let used = self.records();
+            let used = self.activity();
             let waiting: usize = used.values().map(|used| used.pending.waiting()).sum();
             (used.get(id)?.pending.clone(), waiting)
         };
@@ -153,16 +154,16 @@ impl HttpSessions {
 
     /// Returns the session that was idle longest, if the limit is reached.
     fn session_to_evict(&self) -> Option<SessionId> {
-        let used = self.records();
+        let used = self.activity();
         let idle = used.iter().filter(|(_, used)| Arc::strong_count(&used.open) == 1);
-        let oldest = idle.min_by_key(|(_, used)| used.at).map(|(id, _)| id.clone());
+        let oldest = idle.min_by_key(|(_, used)| used.last_used).map(|(id, _)| id.clone());
         oldest.filter(|_| used.len() >= MAX_SESSIONS)
     }
 }
 
 impl SessionManager for HttpSessions {
     type Error = SessionFailure;
-    type Transport = TrackingTransport;
+    type Transport = RequestTrackingTransport;
 
     async fn create_session(&self) -> Result<(SessionId, Self::Transport), SessionFailure> {
         while let Some(silent) = self.session_to_evict() {
@@ -170,9 +171,9 @@ impl SessionManager for HttpSessions {
         }
         let (id, local) = self.local.create_session().await?;
         let pending = PendingRequests::default();
-        let noting = TrackingTransport { local, pending: pending.clone() };
-        let used = SessionRecord { at: Instant::now(), open: Arc::default(), pending };
-        self.records().insert(id.clone(), used);
+        let noting = RequestTrackingTransport { local, pending: pending.clone() };
+        let used = SessionActivity { last_used: Instant::now(), open: Arc::default(), pending };
+        self.activity().insert(id.clone(), used);
         Ok((id, noting))
     }
 
@@ -189,7 +190,7 @@ impl SessionManager for HttpSessions {
     }
 
     async fn close_session(&self, id: &SessionId) -> Result<(), SessionFailure> {
-        self.records().remove(id);
+        self.activity().remove(id);
         self.local.close_session(id).await
     }
 

@@ -232,7 +232,7 @@ impl AnswerFold for AnthropicStream {
         Ok(())
     }
 
-    fn ended(&self) -> bool {
+    fn has_ended(&self) -> bool {
         self.ended
     }
 

@@ -16,7 +16,7 @@ use super::super::json::{EventText, tool_call};
 use super::super::reader::{AnswerFold, ProgressListener, parse};
 use super::super::{WireCodec, own_id};
 use super::reasoning::Reasoning;
-use crate::errors::{from_stream, plain, truncated};
+use crate::errors::{error_of_kind, from_stream, truncated};
 use crate::model::TurnProgress;
 
 #[derive(Debug)]
@@ -201,9 +201,10 @@ impl ChatStream {
             Some("length") => Ok(StopReason::MaxOutput),
             Some("content_filter") => Ok(StopReason::Refused),
             // The second is DeepSeek's reason for an answer that it could not continue.
-            Some("error" | "insufficient_system_resource") => {
-                Err(plain(ModelErrorKind::Overloaded, "the model behind this server failed"))
-            }
+            Some("error" | "insufficient_system_resource") => Err(error_of_kind(
+                ModelErrorKind::Overloaded,
+                "the model behind this server failed",
+            )),
             Some(_) if !self.calls.is_empty() => Ok(StopReason::ToolUse),
             Some(_) if self.text.is_empty() && !self.refusal.is_empty() => Ok(StopReason::Refused),
             // `stop`, and the equivalents of compatible servers.
@@ -243,7 +244,7 @@ impl AnswerFold for ChatStream {
         Ok(())
     }
 
-    fn ended(&self) -> bool {
+    fn has_ended(&self) -> bool {
         self.ended
     }
 

@@ -64,7 +64,7 @@ pub(in super::super) fn append(
             if !tool_call_id.starts_with(OUR_ID) {
                 field(out, "id", tool_call_id);
             }
-            field(out, "name", &called(before, tool_call_id));
+            field(out, "name", &called_function(before, tool_call_id));
             key(out, "response");
             out.push(b'{');
             field(out, if *is_error { "error" } else { "output" }, content);
@@ -90,7 +90,7 @@ pub(in super::super) fn append(
 }
 
 /// Returns the function name of a tool result, which this API requires.
-fn called<'m>(before: &'m [Message], id: &str) -> Cow<'m, str> {
+fn called_function<'m>(before: &'m [Message], id: &str) -> Cow<'m, str> {
     let calls = before.iter().enumerate().rev().find_map(|(at, message)| match message {
         Message::Assistant { tool_calls, .. } => Some((at, tool_calls)),
         Message::User { .. } | Message::Tool { .. } => None,

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use super::super::json::arguments;
 use super::super::reader::{AnswerFold, ProgressListener, parse};
 use super::super::{WireCodec, own_id};
-use crate::errors::{from_stream, plain, truncated};
+use crate::errors::{error_of_kind, from_stream, truncated};
 use crate::model::TurnProgress;
 
 #[derive(Debug)]
@@ -59,7 +59,7 @@ struct GeminiContent {
 /// A call whose arguments cannot be parsed: nested too deeply, or with a repeated key.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct UnreadablePart<'a> {
+struct UnreadableCallPart<'a> {
     #[serde(borrow)]
     function_call: UnreadableCall<'a>,
     thought_signature: Option<String>,
@@ -197,7 +197,7 @@ impl GeminiStream {
 }
 
 /// Keeps unparsable arguments as text. They are not an object, so the engine answers the call as malformed.
-fn unreadable(part: UnreadablePart<'_>) -> Map<String, Value> {
+fn unreadable(part: UnreadableCallPart<'_>) -> Map<String, Value> {
     let call = part.function_call;
     let mut made = json!({ "name": call.name, "args": call.args.get() });
     if let Some(id) = call.id {
@@ -223,7 +223,7 @@ impl AnswerFold for GeminiStream {
             return Err(from_stream(&error));
         }
         if chunk.prompt_feedback.is_some_and(|feedback| feedback.block_reason.is_some()) {
-            return Err(plain(ModelErrorKind::Refused, "the provider blocked the prompt"));
+            return Err(error_of_kind(ModelErrorKind::Refused, "the provider blocked the prompt"));
         }
         self.usage = chunk.usage_metadata.or(self.usage);
         for candidate in chunk.candidates.into_iter().filter(|candidate| candidate.index == 0) {
@@ -239,7 +239,7 @@ impl AnswerFold for GeminiStream {
         Ok(())
     }
 
-    fn ended(&self) -> bool {
+    fn has_ended(&self) -> bool {
         self.stop.is_some()
     }
 

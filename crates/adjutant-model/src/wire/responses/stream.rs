@@ -157,14 +157,14 @@ impl AnswerFold for ResponsesStream {
         Ok(())
     }
 
-    fn ended(&self) -> bool {
+    fn has_ended(&self) -> bool {
         self.end.is_some()
     }
 
     fn finish(&mut self) -> AttemptResult {
         let end = self.end.take().ok_or_else(|| truncated("the answer has no end"))?;
         let items: Vec<Value> = std::mem::take(&mut self.items).into_values().flatten().collect();
-        let said = said(&items, self.turn);
+        let said = finished_items(&items, self.turn);
         let cut = end.incomplete.is_some();
         let stop = match end.incomplete.as_deref() {
             Some("content_filter") => StopReason::Refused,
@@ -191,7 +191,7 @@ struct FinishedItems {
     verbatim: bool,
 }
 
-fn said(items: &[Value], turn: u32) -> FinishedItems {
+fn finished_items(items: &[Value], turn: u32) -> FinishedItems {
     let mut said = FinishedItems::default();
     for item in items {
         let word = |name: &str| item[name].as_str().unwrap_or_default();

@@ -1,31 +1,35 @@
-//! Failures: each told apart, none of them showing a key.
+//! Failures are classified and never show a key.
 
 use adjutant_core::{ModelErrorKind, Secret};
 use adjutant_model::{ModelSources, OpenModelError, ProviderConfig, open_model};
-use adjutant_testkit::fake::{Answer, Api, Class, Fake, Fault, KEY, Script, Turn};
+use adjutant_testkit::fake::{Api, FakeServer, Fault, FaultClass, KEY, RawAnswer, Script, Turn};
 
 use super::{Agent, serve};
 
-const CLASSES: [(Class, ModelErrorKind); 10] = [
-    (Class::ContextLength, ModelErrorKind::ContextExhausted),
-    (Class::RateLimited, ModelErrorKind::RateLimited),
-    (Class::Quota, ModelErrorKind::OutOfCredit),
-    (Class::Overloaded, ModelErrorKind::Overloaded),
-    (Class::Auth, ModelErrorKind::Authentication),
-    (Class::Permission, ModelErrorKind::Authentication),
-    (Class::NotFound, ModelErrorKind::BadRequest),
-    (Class::BadRequest, ModelErrorKind::BadRequest),
-    (Class::Refused, ModelErrorKind::Refused),
-    (Class::Server, ModelErrorKind::Overloaded),
+const CLASSES: [(FaultClass, ModelErrorKind); 10] = [
+    (FaultClass::ContextLength, ModelErrorKind::ContextExhausted),
+    (FaultClass::RateLimited, ModelErrorKind::RateLimited),
+    (FaultClass::Quota, ModelErrorKind::OutOfCredit),
+    (FaultClass::Overloaded, ModelErrorKind::Overloaded),
+    (FaultClass::Auth, ModelErrorKind::Authentication),
+    (FaultClass::Permission, ModelErrorKind::Authentication),
+    (FaultClass::NotFound, ModelErrorKind::BadRequest),
+    (FaultClass::BadRequest, ModelErrorKind::BadRequest),
+    (FaultClass::Refused, ModelErrorKind::Refused),
+    (FaultClass::Server, ModelErrorKind::Overloaded),
 ];
 
-fn expected(api: Api, class: Class, kind: ModelErrorKind) -> ModelErrorKind {
-    // Gemini has one word for a minute's limit and a day's; it says in both cases when to return.
-    if api == Api::Gemini && class == Class::Quota { ModelErrorKind::RateLimited } else { kind }
+fn expected(api: Api, class: FaultClass, kind: ModelErrorKind) -> ModelErrorKind {
+    // Gemini has one status for the limits per minute and per day, with a retry delay in both cases.
+    if api == Api::Gemini && class == FaultClass::Quota {
+        ModelErrorKind::RateLimited
+    } else {
+        kind
+    }
 }
 
 #[tokio::test]
-async fn each_class_of_failure_is_told_apart() {
+async fn each_class_of_failure_is_recognised() {
     for api in Api::ALL {
         for (class, kind) in CLASSES {
             let fake = serve(api, [Turn::fails(class)]).await;
@@ -39,11 +43,11 @@ async fn each_class_of_failure_is_told_apart() {
 }
 
 #[tokio::test]
-async fn a_failure_within_a_stream_is_told_apart_too() {
+async fn a_failure_within_a_stream_is_recognised_too() {
     for api in Api::ALL {
         for (class, kind) in CLASSES {
             // Gemini blocks a prompt before a stream begins.
-            if api == Api::Gemini && class == Class::Refused {
+            if api == Api::Gemini && class == FaultClass::Refused {
                 continue;
             }
             let fault = Fault { class, after_events: Some(2), ..Fault::default() };
@@ -52,11 +56,11 @@ async fn a_failure_within_a_stream_is_told_apart_too() {
             let error = Agent::new(fake.model(), 1).attempt().await.unwrap_err();
             let mut kind = expected(api, class, kind);
             // Without a status, `model_not_found` is all there is.
-            if class == Class::Permission && matches!(api, Api::Chat | Api::Responses) {
+            if class == FaultClass::Permission && matches!(api, Api::Chat | Api::Responses) {
                 kind = ModelErrorKind::BadRequest;
             }
             // A failed response has a code for everything, and for this one `server_error`.
-            if class == Class::BadRequest && api == Api::Responses {
+            if class == FaultClass::BadRequest && api == Api::Responses {
                 kind = ModelErrorKind::Overloaded;
             }
             assert_eq!(error.kind, kind, "{api:?} {class:?}: {error}");
@@ -65,7 +69,7 @@ async fn a_failure_within_a_stream_is_told_apart_too() {
 }
 
 #[tokio::test]
-async fn how_long_to_wait_is_heard() {
+async fn the_retry_delay_of_a_provider_is_read() {
     for api in Api::ALL {
         for (seconds, ms, expected) in [
             (Some("7"), None, Some(7_000)),
@@ -73,7 +77,7 @@ async fn how_long_to_wait_is_heard() {
             (Some("0.5"), None, Some(500)),
             (Some("soon"), None, None),
         ] {
-            for class in [Class::RateLimited, Class::Overloaded] {
+            for class in [FaultClass::RateLimited, FaultClass::Overloaded] {
                 let (retry_after, retry_after_ms) =
                     (seconds.map(str::to_owned), ms.map(str::to_owned));
                 let fault = Fault { class, retry_after, retry_after_ms, ..Fault::default() };
@@ -87,23 +91,25 @@ async fn how_long_to_wait_is_heard() {
 }
 
 #[tokio::test]
-async fn a_wrong_key_and_an_unknown_model_are_told() {
+async fn a_wrong_key_and_an_unknown_model_are_reported() {
     for api in Api::ALL {
-        let fake = Fake::new(api, Script::always([Turn::says("Hi.")]));
+        let fake = FakeServer::new(api, Script::always([Turn::says("Hi.")]));
         let fake = fake.key("another-key").start().await;
         let error = Agent::new(fake.model(), 1).attempt().await.unwrap_err();
         assert_eq!(error.kind, ModelErrorKind::Authentication, "{api:?}: {error}");
         assert!(!error.message.contains(KEY), "{error}");
 
-        let fake =
-            Fake::new(api, Script::always([Turn::says("Hi.")])).model("another").start().await;
+        let fake = FakeServer::new(api, Script::always([Turn::says("Hi.")]))
+            .model("another")
+            .start()
+            .await;
         let error = Agent::new(fake.model(), 1).attempt().await.unwrap_err();
         assert_eq!(error.kind, ModelErrorKind::BadRequest, "{api:?}: {error}");
     }
 }
 
 #[tokio::test]
-async fn a_base_url_that_is_none_is_refused_before_anything_is_sent() {
+async fn an_invalid_base_url_is_refused_before_anything_is_sent() {
     for api in Api::ALL {
         for url in
             ["", "ftp://127.0.0.1", "file:///etc/passwd", "127.0.0.1:80", "http://", "nonsense"]
@@ -119,7 +125,7 @@ async fn a_base_url_that_is_none_is_refused_before_anything_is_sent() {
 }
 
 #[tokio::test]
-async fn a_base_url_that_points_at_something_else_is_told() {
+async fn a_base_url_of_another_path_or_api_is_reported() {
     for api in Api::ALL {
         // Another path of the same server, and a server of another API.
         let fake = serve(api, []).await;
@@ -140,10 +146,10 @@ async fn a_base_url_that_points_at_something_else_is_told() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_something_else_is_told() {
+async fn a_server_that_is_not_a_model_api_is_reported() {
     let answer = |status: u16, kind: &str, body: &str| {
         let headers = vec![("content-type".to_owned(), kind.to_owned())];
-        Turn { answer: Some(Answer { status, headers, body: body.into() }), ..Turn::default() }
+        Turn { answer: Some(RawAnswer { status, headers, body: body.into() }), ..Turn::default() }
     };
     for api in Api::ALL {
         for (turn, kind) in [
@@ -169,7 +175,7 @@ async fn a_redirect_is_not_followed_with_a_key() {
     for api in Api::ALL {
         let target = serve(api, [Turn::says("Hi.")]).await;
         let headers = vec![("location".to_owned(), format!("{}/v1/messages", target.url))];
-        let away = Answer { status: 307, headers, body: String::new() };
+        let away = RawAnswer { status: 307, headers, body: String::new() };
         let fake = serve(api, [Turn { answer: Some(away), ..Turn::default() }]).await;
         let error = Agent::new(fake.model(), 1).attempt().await.unwrap_err();
         assert_eq!(error.kind, ModelErrorKind::BadRequest, "{api:?}: {error}");
@@ -178,16 +184,16 @@ async fn a_redirect_is_not_followed_with_a_key() {
 }
 
 #[tokio::test]
-async fn a_provider_that_quotes_the_key_does_not_get_it_shown() {
+async fn a_key_that_the_provider_quotes_is_masked() {
     for api in Api::ALL {
         let long_key = "sk-verysecret-0123456789";
         let fault = Fault {
-            class: Class::BadRequest,
+            class: FaultClass::BadRequest,
             message: Some(format!("header {long_key} is odd")),
             ..Fault::default()
         };
         let turn = Turn { error: Some(fault), ..Turn::default() };
-        let fake = Fake::new(api, Script::always([turn])).key(long_key).start().await;
+        let fake = FakeServer::new(api, Script::always([turn])).key(long_key).start().await;
         let provider = ProviderConfig { key: Secret::new(long_key), ..fake.provider() };
         let model =
             open_model(api.model(), &ModelSources::default().with_provider(provider)).unwrap();

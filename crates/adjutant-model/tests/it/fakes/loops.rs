@@ -93,7 +93,7 @@ fn without_markers(body: &[u8]) -> String {
 }
 
 #[tokio::test]
-async fn each_request_begins_with_the_one_before_save_for_markers_and_the_tail() {
+async fn each_request_starts_with_the_previous_one_except_for_cache_markers_and_the_tail() {
     for api in Api::ALL {
         let fake = serve(api, turns()).await;
         let mut agent = Agent::new(fake.model(), 1);
@@ -119,7 +119,7 @@ async fn each_request_begins_with_the_one_before_save_for_markers_and_the_tail()
 }
 
 #[tokio::test]
-async fn caching_is_asked_for_where_it_must_be() {
+async fn caching_is_requested_where_the_api_needs_it() {
     for api in Api::ALL {
         let fake = serve(api, turns()).await;
         let mut agent = Agent::new(fake.model(), 1);
@@ -145,7 +145,7 @@ async fn caching_is_asked_for_where_it_must_be() {
 }
 
 #[tokio::test]
-async fn thoughts_go_back_as_they_came() {
+async fn thoughts_are_sent_back_unchanged() {
     for api in Api::ALL {
         let think = Turn {
             parts: vec![
@@ -193,7 +193,7 @@ async fn thoughts_go_back_as_they_came() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_only_a_thought_or_only_blanks_does_not_spoil_the_conversation() {
+async fn an_answer_of_only_thoughts_or_blanks_keeps_the_conversation_valid() {
     for api in Api::ALL {
         let silent = [
             Turn::default(),
@@ -206,7 +206,7 @@ async fn an_answer_that_is_only_a_thought_or_only_blanks_does_not_spoil_the_conv
         let fake = serve(api, silent).await;
         let mut agent = Agent::new(fake.model(), 1);
         let mut reply = agent.ask().await;
-        while fake.arrived() < 6 {
+        while fake.request_count() < 6 {
             match reply.stop {
                 StopReason::ToolUse => agent.answer(&reply),
                 StopReason::EndTurn | StopReason::MaxOutput | StopReason::Refused => {
@@ -221,7 +221,7 @@ async fn an_answer_that_is_only_a_thought_or_only_blanks_does_not_spoil_the_conv
 }
 
 #[tokio::test]
-async fn calls_without_a_name_or_with_the_same_id_do_not_spoil_the_conversation() {
+async fn calls_without_a_name_or_with_the_same_id_keep_the_conversation_valid() {
     for api in Api::ALL {
         for thinks in [false, true] {
             let mut first = Turn::default()
@@ -268,7 +268,7 @@ async fn usage_is_normalised_and_nothing_is_counted_twice() {
 }
 
 #[tokio::test]
-async fn each_reason_to_stop_is_understood() {
+async fn each_stop_reason_is_recognised() {
     for api in Api::ALL {
         for (stop, expected) in [
             (Stop::End, StopReason::EndTurn),
@@ -290,7 +290,7 @@ async fn each_reason_to_stop_is_understood() {
 }
 
 #[tokio::test]
-async fn calls_that_were_cut_off_are_not_made_and_the_conversation_goes_on() {
+async fn truncated_calls_are_not_made_and_the_conversation_continues() {
     for api in Api::ALL {
         let whole =
             Call { name: "Read".into(), raw: Some(r#"{"path":"a"}"#.into()), ..Call::default() };
@@ -325,12 +325,12 @@ async fn one_connection_serves_the_turns_of_many_sessions() {
             agent.answer(&reply);
             agent.ask().await;
         }
-        assert_eq!((fake.arrived(), fake.connections()), (10, 1), "{api:?}");
+        assert_eq!((fake.request_count(), fake.connections()), (10, 1), "{api:?}");
     }
 }
 
 #[tokio::test]
-async fn a_conversation_goes_on_with_another_api() {
+async fn a_conversation_continues_with_another_api() {
     for first in Api::ALL {
         for second in Api::ALL {
             let turns = turns();
@@ -369,7 +369,7 @@ async fn tools_that_are_withdrawn_stay_listed_and_are_forbidden() {
 }
 
 #[tokio::test]
-async fn every_setting_is_one_that_the_api_knows() {
+async fn every_setting_is_accepted_by_the_api() {
     let schema = json!({
         "type": "object",
         "properties": { "found": { "type": "string" } },

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use adjutant_core::{AttemptResult, Message, ModelReply, SessionId, ToolSpec};
 use adjutant_model::{Model, TurnProgress, TurnRequest};
-use adjutant_testkit::fake::{Api, Fake, Running, Script, Turn};
+use adjutant_testkit::fake::{Api, FakeServer, RunningServer, Script, Turn};
 use serde_json::json;
 
 /// One agent's side of a conversation with a real client.
@@ -75,7 +75,7 @@ impl Agent {
         self.model.turn(request, &mut listen).await
     }
 
-    /// Asks for the current turn, which must succeed, and goes on to the next.
+    /// Asks for the current turn, which must succeed, and advances to the next.
     async fn ask(&mut self) -> ModelReply {
         let reply = self.attempt().await.unwrap_or_else(|error| panic!("{error}"));
         let ModelReply { text, tool_calls, opaque, .. } = reply.clone();
@@ -99,12 +99,12 @@ impl Agent {
     }
 }
 
-/// Starts a server that gives everyone these turns.
-async fn serve(api: Api, turns: impl IntoIterator<Item = Turn>) -> Running {
-    Fake::new(api, Script::always(turns)).start().await
+/// Starts a server that gives these turns to every conversation.
+async fn serve(api: Api, turns: impl IntoIterator<Item = Turn>) -> RunningServer {
+    FakeServer::new(api, Script::always(turns)).start().await
 }
 
-/// Says what the server complained about, which should be nothing.
-fn complaints(fake: &Running) -> Vec<String> {
+/// Returns the complaints of the server, of which there should be none.
+fn complaints(fake: &RunningServer) -> Vec<String> {
     fake.requests().into_iter().filter_map(|request| request.complaint).collect()
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use adjutant_core::AttemptError;
 use adjutant_model::{HttpTimeouts, ModelSources, ProviderConfig, open_model};
-use adjutant_testkit::fake::{Answer, Api, Class, Fault, Turn};
+use adjutant_testkit::fake::{Api, Fault, FaultClass, RawAnswer, Turn};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 
@@ -12,7 +12,7 @@ use super::{Agent, serve};
 
 fn answers(status: u16, kind: &str, body: &str) -> Turn {
     let headers = vec![("content-type".to_owned(), kind.to_owned())];
-    Turn { answer: Some(Answer { status, headers, body: body.into() }), ..Turn::default() }
+    Turn { answer: Some(RawAnswer { status, headers, body: body.into() }), ..Turn::default() }
 }
 
 async fn error_of(api: Api, turn: Turn) -> AttemptError {
@@ -29,7 +29,7 @@ async fn error_at(api: Api, base_url: &str) -> AttemptError {
 }
 
 #[tokio::test]
-async fn the_status_of_an_error_says_whether_the_provider_began() {
+async fn the_status_of_an_error_tells_whether_the_provider_began_to_work() {
     let never_began = [400, 401, 402, 403, 404, 407, 409, 413, 422, 429, 451, 499, 503, 529];
     let began = [302, 408, 500, 501, 502, 504, 520, 524];
     for api in Api::ALL {
@@ -44,18 +44,18 @@ async fn the_status_of_an_error_says_whether_the_provider_began() {
 }
 
 #[tokio::test]
-async fn the_errors_of_each_api_say_whether_the_provider_began() {
+async fn the_errors_of_each_api_tell_whether_the_provider_began_to_work() {
     for api in Api::ALL {
         for (class, expected) in [
-            (Class::ContextLength, true),
-            (Class::RateLimited, true),
-            (Class::Quota, true),
-            (Class::Auth, true),
-            (Class::Permission, true),
-            (Class::NotFound, true),
-            (Class::BadRequest, true),
-            (Class::Overloaded, true),
-            (Class::Server, false),
+            (FaultClass::ContextLength, true),
+            (FaultClass::RateLimited, true),
+            (FaultClass::Quota, true),
+            (FaultClass::Auth, true),
+            (FaultClass::Permission, true),
+            (FaultClass::NotFound, true),
+            (FaultClass::BadRequest, true),
+            (FaultClass::Overloaded, true),
+            (FaultClass::Server, false),
         ] {
             let error = error_of(api, Turn::fails(class)).await;
             assert_eq!(error.never_began, expected, "{api:?} {class:?}: {error}");
@@ -64,9 +64,9 @@ async fn the_errors_of_each_api_say_whether_the_provider_began() {
 }
 
 #[tokio::test]
-async fn a_stream_that_fails_had_begun() {
+async fn a_failed_stream_counts_as_begun() {
     for api in Api::ALL {
-        for class in [Class::RateLimited, Class::Overloaded, Class::ContextLength] {
+        for class in [FaultClass::RateLimited, FaultClass::Overloaded, FaultClass::ContextLength] {
             let fault = Fault { class, after_events: Some(2), ..Fault::default() };
             let turn = Turn { error: Some(fault), ..Turn::says("Half an answer.") };
             let error = error_of(api, turn.fragmented(&[4])).await;
@@ -86,7 +86,7 @@ async fn a_stream_that_fails_had_begun() {
 }
 
 #[tokio::test]
-async fn a_provider_that_is_silent_after_the_request_may_have_begun() {
+async fn a_provider_that_is_silent_after_the_request_counts_as_begun() {
     for api in Api::ALL {
         for turn in [
             Turn::says("Late.").delivered(|way| way.delay_ms = 60_000),
@@ -105,7 +105,7 @@ async fn a_provider_that_is_silent_after_the_request_may_have_begun() {
 }
 
 #[tokio::test]
-async fn a_connection_that_breaks_after_the_request_may_have_begun() {
+async fn a_connection_that_breaks_after_the_request_counts_as_begun() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let server = tokio::spawn(async move {
@@ -124,7 +124,7 @@ async fn a_connection_that_breaks_after_the_request_may_have_begun() {
 }
 
 #[tokio::test]
-async fn a_closed_port_never_began() {
+async fn a_request_to_a_closed_port_never_began() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
@@ -136,7 +136,7 @@ async fn a_closed_port_never_began() {
 }
 
 #[tokio::test]
-async fn a_name_that_cannot_be_resolved_never_began() {
+async fn a_request_to_an_unresolvable_name_never_began() {
     // A label above 63 characters: the resolver refuses it without asking a server.
     let url = format!("http://{}.invalid", "a".repeat(80));
     for api in Api::ALL {
@@ -146,7 +146,7 @@ async fn a_name_that_cannot_be_resolved_never_began() {
 }
 
 #[tokio::test]
-async fn a_failed_tls_handshake_never_began() {
+async fn a_request_with_a_failed_tls_handshake_never_began() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://{}", listener.local_addr().unwrap());
     let server = tokio::spawn(async move {

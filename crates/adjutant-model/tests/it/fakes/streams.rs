@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use adjutant_core::ModelErrorKind;
 use adjutant_model::{HttpTimeouts, Model, open_model};
-use adjutant_testkit::fake::{Api, Class, Delivered, Fault, Garbage, Running, Turn};
+use adjutant_testkit::fake::{
+    Api, DeliveryOutcome, Fault, FaultClass, Garbage, RunningServer, Turn,
+};
 use serde_json::json;
 
 use super::{Agent, serve};
@@ -13,7 +15,7 @@ use super::{Agent, serve};
 /// How long the longest silence is; far above a slow stream's pauses, far below a test's patience.
 const IDLE: Duration = Duration::from_millis(150);
 
-fn impatient(fake: &Running) -> Arc<dyn Model> {
+fn impatient(fake: &RunningServer) -> Arc<dyn Model> {
     let timeouts = HttpTimeouts { idle: IDLE, ..HttpTimeouts::default() };
     open_model(fake.api().model(), &fake.sources().with_timeouts(timeouts)).unwrap()
 }
@@ -38,7 +40,7 @@ async fn dropping_a_turn_closes_its_connection_at_once() {
             fake.wait_until_closed().await;
             let took = dropped.elapsed();
             assert!(took < Duration::from_millis(100), "{api:?} took {took:?}");
-            assert_eq!(fake.single_request().delivered, Some(Delivered::Left), "{api:?}");
+            assert_eq!(fake.single_request().delivered, Some(DeliveryOutcome::Left), "{api:?}");
         }
     }
 }
@@ -69,7 +71,7 @@ async fn a_silent_stream_ends_as_idle_and_a_slow_one_does_not() {
 }
 
 #[tokio::test]
-async fn a_server_that_hangs_up_or_is_not_there_is_a_network_error() {
+async fn a_server_that_hangs_up_or_is_down_is_a_network_error() {
     for api in Api::ALL {
         let fake = serve(api, [Turn::says("Hi.").delivered(|way| way.hang_up = true)]).await;
         let model = fake.model();
@@ -95,7 +97,7 @@ async fn garbage_inside_an_event_is_a_broken_stream() {
 }
 
 #[tokio::test]
-async fn arguments_that_are_no_json_or_too_deep_are_handed_over_as_malformed() {
+async fn arguments_that_are_invalid_json_or_too_deep_are_marked_as_malformed() {
     use adjutant_testkit::fake::{Call, Part};
     for api in Api::ALL {
         let deep = format!(r#"{{"path":{}{}}}"#, "[".repeat(10_000), "]".repeat(10_000));
@@ -136,11 +138,11 @@ async fn a_thousand_calls_in_one_turn_are_read_and_answered() {
 }
 
 #[tokio::test]
-async fn after_a_rate_limit_nobody_of_the_same_provider_sends_before_its_time() {
+async fn after_a_rate_limit_no_session_of_the_provider_sends_before_the_delay_ends() {
     for api in Api::ALL {
         let pause = Duration::from_millis(200);
         let fault = Fault {
-            class: Class::RateLimited,
+            class: FaultClass::RateLimited,
             retry_after_ms: Some("200".into()),
             ..Fault::default()
         };
@@ -151,7 +153,7 @@ async fn after_a_rate_limit_nobody_of_the_same_provider_sends_before_its_time() 
         let mut told = Agent::new(open(), 1);
         assert_eq!(told.attempt().await.unwrap_err().kind, ModelErrorKind::RateLimited);
         let heard = Instant::now();
-        // Others, even with a client of their own, and the one that was told.
+        // Other sessions, even with their own client, and the one that got the rate limit.
         let mut others: Vec<Agent> = (2..=8).map(|number| Agent::new(open(), number)).collect();
         for other in &mut others {
             other.messages.clone_from(&told.messages);
@@ -166,6 +168,6 @@ async fn after_a_rate_limit_nobody_of_the_same_provider_sends_before_its_time() 
         while let Some(reply) = waiting.join_next().await {
             assert_eq!(reply.unwrap().unwrap().text, "Hi.", "{api:?}");
         }
-        assert_eq!(fake.arrived(), 9, "{api:?}: one refused, then each once");
+        assert_eq!(fake.request_count(), 9, "{api:?}: one refused, then each once");
     }
 }

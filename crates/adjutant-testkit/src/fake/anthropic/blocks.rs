@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use super::super::json::{Checked, Node, is_name};
+use super::super::json::{CheckResult, Node, is_name};
 use super::super::sse::{is_sealed, sign};
 
-/// A block that was found well-formed.
+/// A valid content block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Block<'v> {
     Text(&'v str),
@@ -38,10 +38,10 @@ impl<'v> Block<'v> {
 }
 
 /// Counts the cache marker of a block, if it has one.
-pub(super) fn cache_control(block: &Node<'_, '_>) -> Checked<usize> {
-    let Some(marker) = block.some("cache_control") else { return Ok(0) };
+pub(super) fn cache_control(block: &Node<'_, '_>) -> CheckResult<usize> {
+    let Some(marker) = block.non_null("cache_control") else { return Ok(0) };
     marker.object(&["type", "ttl"])?;
-    marker.need("type")?.choice(&["ephemeral"])?;
+    marker.required("type")?.choice(&["ephemeral"])?;
     marker.get("ttl").map(|ttl| ttl.choice(&["5m", "1h"]).map(drop)).transpose()?;
     Ok(1)
 }
@@ -51,24 +51,24 @@ pub(super) fn content<'v>(
     message: &Node<'v, '_>,
     role: &str,
     markers: &mut usize,
-) -> Checked<Vec<Block<'v>>> {
-    let content = message.need("content")?;
+) -> CheckResult<Vec<Block<'v>>> {
+    let content = message.required("content")?;
     if let Some(text) = content.value.as_str() {
         return if text.is_empty() {
-            message.say(format!("{role} messages must have non-empty content"))
+            message.fail(format!("{role} messages must have non-empty content"))
         } else {
             Ok(vec![Block::Text(text)])
         };
     }
     if content.array()?.is_empty() {
-        return message.say(format!("{role} messages must have non-empty content"));
+        return message.fail(format!("{role} messages must have non-empty content"));
     }
     content.items()?.map(|node| block(&node, role, markers)).collect()
 }
 
-fn block<'v>(node: &Node<'v, '_>, role: &str, markers: &mut usize) -> Checked<Block<'v>> {
+fn block<'v>(node: &Node<'v, '_>, role: &str, markers: &mut usize) -> CheckResult<Block<'v>> {
     node.map()?;
-    let kind = node.need("type")?.text()?;
+    let kind = node.required("type")?.text()?;
     *markers += if kind.ends_with("thinking") { 0 } else { cache_control(node)? };
     match (role, kind) {
         (_, "text") => text_block(node),
@@ -77,77 +77,77 @@ fn block<'v>(node: &Node<'v, '_>, role: &str, markers: &mut usize) -> Checked<Bl
         ("assistant", "tool_use") => tool_use(node),
         ("assistant", "thinking") => thinking(node),
         ("assistant", "redacted_thinking") => redacted(node),
-        _ => node.say(format!(
+        _ => node.fail(format!(
             "Input tag '{kind}' found using 'type' does not match any of the expected tags"
         )),
     }
 }
 
-fn text_block<'v>(node: &Node<'v, '_>) -> Checked<Block<'v>> {
+fn text_block<'v>(node: &Node<'v, '_>) -> CheckResult<Block<'v>> {
     node.object(&["type", "text", "cache_control", "citations"])?;
-    let text = node.need("text")?.text()?;
+    let text = node.required("text")?.text()?;
     if text.is_empty() {
-        return node.say("text content blocks must be non-empty");
+        return node.fail("text content blocks must be non-empty");
     }
     if text.trim().is_empty() {
-        return node.say("text content blocks must contain non-whitespace text");
+        return node.fail("text content blocks must contain non-whitespace text");
     }
     Ok(Block::Text(text))
 }
 
-fn image<'v>(node: &Node<'v, '_>) -> Checked<Block<'v>> {
+fn image<'v>(node: &Node<'v, '_>) -> CheckResult<Block<'v>> {
     node.object(&["type", "source", "cache_control"])?;
-    node.need("source")?.map()?;
+    node.required("source")?.map()?;
     Ok(Block::Image)
 }
 
-fn tool_use<'v>(node: &Node<'v, '_>) -> Checked<Block<'v>> {
+fn tool_use<'v>(node: &Node<'v, '_>) -> CheckResult<Block<'v>> {
     node.object(&["type", "id", "name", "input", "cache_control"])?;
-    let id = node.need("id")?;
+    let id = node.required("id")?;
     if !is_name(id.text()?, usize::MAX, "_-") {
-        return id.say("String should match pattern '^[a-zA-Z0-9_-]+$'");
+        return id.fail("String should match pattern '^[a-zA-Z0-9_-]+$'");
     }
-    let name = node.need("name")?;
+    let name = node.required("name")?;
     if !is_name(name.text()?, 200, "_-") {
-        return name.say("String should match pattern '^[a-zA-Z0-9_-]{1,200}$'");
+        return name.fail("String should match pattern '^[a-zA-Z0-9_-]{1,200}$'");
     }
-    node.need("input")?.map()?;
+    node.required("input")?.map()?;
     Ok(Block::Call(id.text()?))
 }
 
-fn tool_result<'v>(node: &Node<'v, '_>, markers: &mut usize) -> Checked<Block<'v>> {
+fn tool_result<'v>(node: &Node<'v, '_>, markers: &mut usize) -> CheckResult<Block<'v>> {
     node.object(&["type", "tool_use_id", "content", "is_error", "cache_control"])?;
     node.get("is_error").map(|flag| flag.boolean()).transpose()?;
     if let Some(content) = node.get("content").filter(|content| !content.value.is_string()) {
         for item in content.items()? {
             item.map()?;
             *markers += cache_control(&item)?;
-            match item.need("type")?.choice(&["text", "image"])? {
+            match item.required("type")?.choice(&["text", "image"])? {
                 "text" => text_block(&item)?,
                 _ => image(&item)?,
             };
         }
     }
-    let id = node.need("tool_use_id")?;
+    let id = node.required("tool_use_id")?;
     if !is_name(id.text()?, usize::MAX, "_-") {
-        return id.say("String should match pattern '^[a-zA-Z0-9_-]+$'");
+        return id.fail("String should match pattern '^[a-zA-Z0-9_-]+$'");
     }
     Ok(Block::Result(id.text()?))
 }
 
-fn thinking<'v>(node: &Node<'v, '_>) -> Checked<Block<'v>> {
+fn thinking<'v>(node: &Node<'v, '_>) -> CheckResult<Block<'v>> {
     node.object(&["type", "thinking", "signature"])?;
-    let thought = node.need("thinking")?.text()?;
-    if node.need("signature")?.text()? != sign(thought) {
-        return node.say("Invalid `signature` in `thinking` block");
+    let thought = node.required("thinking")?.text()?;
+    if node.required("signature")?.text()? != sign(thought) {
+        return node.fail("Invalid `signature` in `thinking` block");
     }
     Ok(Block::Thinking)
 }
 
-fn redacted<'v>(node: &Node<'v, '_>) -> Checked<Block<'v>> {
+fn redacted<'v>(node: &Node<'v, '_>) -> CheckResult<Block<'v>> {
     node.object(&["type", "data"])?;
-    if !is_sealed(node.need("data")?.text()?) {
-        return node.say("Invalid `data` in `redacted_thinking` block");
+    if !is_sealed(node.required("data")?.text()?) {
+        return node.fail("Invalid `data` in `redacted_thinking` block");
     }
     Ok(Block::Redacted)
 }
@@ -161,19 +161,22 @@ pub(super) fn text(content: &[Block<'_>]) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// Says whether a message has to do with tools.
+/// Returns whether a message contains tool calls or results.
 pub(super) fn has_tools(content: &[Block<'_>]) -> bool {
     content.iter().any(|block| matches!(block, Block::Call(_) | Block::Result(_)))
 }
 
 /// Returns the ids of the calls in a message, which must be unique.
-pub(super) fn calls<'v>(message: &Node<'_, '_>, content: &[Block<'v>]) -> Checked<Vec<&'v str>> {
+pub(super) fn calls<'v>(
+    message: &Node<'_, '_>,
+    content: &[Block<'v>],
+) -> CheckResult<Vec<&'v str>> {
     let mut seen = BTreeSet::new();
     let mut ids = Vec::new();
     for block in content {
         let Block::Call(id) = *block else { continue };
         if !seen.insert(id) {
-            return message.say("`tool_use` ids must be unique");
+            return message.fail("`tool_use` ids must be unique");
         }
         ids.push(id);
     }
@@ -185,14 +188,14 @@ pub(super) fn thoughts(
     message: &Node<'_, '_>,
     content: &[Block<'_>],
     required: bool,
-) -> Checked<()> {
+) -> CheckResult<()> {
     let is_thought = |block: &Block<'_>| matches!(block, Block::Thinking | Block::Redacted);
     if content.last().is_some_and(is_thought) {
-        return message.say("The final block in an assistant message cannot be `thinking`.");
+        return message.fail("The final block in an assistant message cannot be `thinking`.");
     }
     let Some(first) = content.first().filter(|first| !is_thought(first)) else { return Ok(()) };
     if required && has_tools(content) {
-        return message.say(format!(
+        return message.fail(format!(
             "Expected `thinking` or `redacted_thinking`, but found `{}`. When `thinking` is \
              enabled, a final `assistant` message must start with a thinking block.",
             first.word()

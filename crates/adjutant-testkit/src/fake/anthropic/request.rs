@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::super::api::Exchange;
-use super::super::json::{Checked, Node, is_name};
+use super::super::api::ValidRequest;
+use super::super::json::{CheckResult, Node, is_name};
 use super::blocks::{self, Block};
 
 const FIELDS: [&str; 18] = [
@@ -29,21 +29,21 @@ const FIELDS: [&str; 18] = [
     "output_config",
 ];
 
-/// What the rest of the request says about the conversation.
-struct Mode {
+/// The rules for the conversation that follow from the other fields of the request.
+struct ConversationRules {
     /// Thinking with a budget: a tool loop must then keep its thoughts.
     thinks: bool,
     tools: bool,
 }
 
 /// Reads a request.
-pub(super) fn read(value: &Value) -> Checked<Exchange> {
+pub(super) fn read(value: &Value) -> CheckResult<ValidRequest> {
     let root = Node::root(value);
     root.object(&FIELDS)?;
-    let model = root.need("model")?.filled()?.to_owned();
-    let max_tokens = root.need("max_tokens")?.integer(1)?;
+    let model = root.required("model")?.non_empty_text()?.to_owned();
+    let max_tokens = root.required("max_tokens")?.integer(1)?;
     if !matches!(root.get("stream").map(|stream| stream.boolean()).transpose()?, Some(true)) {
-        return root.say("stream: this fake only streams");
+        return root.fail("stream: this fake only streams");
     }
     let mut markers = blocks::cache_control(&root)?;
     let system = system(&root, &mut markers)?;
@@ -52,17 +52,18 @@ pub(super) fn read(value: &Value) -> Checked<Exchange> {
     let thinks = thinking(&root, max_tokens)?;
     tool_choice(&root, thinks)?;
     output_config(&root)?;
-    let messages = root.need("messages")?;
-    let (task, turns) = conversation(&messages, &Mode { thinks, tools }, &mut markers)?;
+    let messages = root.required("messages")?;
+    let (task, turns) =
+        conversation(&messages, &ConversationRules { thinks, tools }, &mut markers)?;
     if markers > 4 {
-        return root.say(format!(
+        return root.fail(format!(
             "A maximum of 4 blocks with cache_control may be provided. Found {markers}."
         ));
     }
-    Ok(Exchange { model, system, task, turns, usage: true, ..Exchange::default() })
+    Ok(ValidRequest { model, system, task, turns, usage: true, ..ValidRequest::default() })
 }
 
-fn system(root: &Node<'_, '_>, markers: &mut usize) -> Checked<String> {
+fn system(root: &Node<'_, '_>, markers: &mut usize) -> CheckResult<String> {
     let Some(system) = root.get("system") else { return Ok(String::new()) };
     if let Some(text) = system.value.as_str() {
         return Ok(text.to_owned());
@@ -70,10 +71,10 @@ fn system(root: &Node<'_, '_>, markers: &mut usize) -> Checked<String> {
     let mut whole = String::new();
     for block in system.items()? {
         block.object(&["type", "text", "cache_control", "citations"])?;
-        block.need("type")?.choice(&["text"])?;
-        let text = block.need("text")?.text()?;
+        block.required("type")?.choice(&["text"])?;
+        let text = block.required("text")?.text()?;
         if text.is_empty() {
-            return system.say("text content blocks must be non-empty");
+            return system.fail("text content blocks must be non-empty");
         }
         *markers += blocks::cache_control(&block)?;
         whole += text;
@@ -82,22 +83,22 @@ fn system(root: &Node<'_, '_>, markers: &mut usize) -> Checked<String> {
     Ok(whole)
 }
 
-fn sampling(root: &Node<'_, '_>) -> Checked<()> {
+fn sampling(root: &Node<'_, '_>) -> CheckResult<()> {
     for name in ["temperature", "top_p"] {
         root.get(name).map(|node| node.number(0.0, 1.0)).transpose()?;
     }
     root.get("top_k").map(|node| node.integer(0)).transpose()?;
     root.get("service_tier").map(|node| node.choice(&["auto", "standard_only"])).transpose()?;
-    root.some("container").map(|node| node.text().map(drop)).transpose()?;
-    root.some("inference_geo").map(|node| node.text().map(drop)).transpose()?;
+    root.non_null("container").map(|node| node.text().map(drop)).transpose()?;
+    root.non_null("inference_geo").map(|node| node.text().map(drop)).transpose()?;
     if let Some(metadata) = root.get("metadata") {
         metadata.object(&["user_id"])?;
-        metadata.some("user_id").map(|id| id.text().map(drop)).transpose()?;
+        metadata.non_null("user_id").map(|id| id.text().map(drop)).transpose()?;
     }
     if let Some(sequences) = root.get("stop_sequences") {
         for sequence in sequences.items()? {
             if sequence.text()?.trim().is_empty() {
-                return sequences.say("each stop sequence must contain non-whitespace");
+                return sequences.fail("each stop sequence must contain non-whitespace");
             }
         }
     }
@@ -105,7 +106,7 @@ fn sampling(root: &Node<'_, '_>) -> Checked<()> {
 }
 
 /// Reads the tools and says whether there are any.
-fn tools(root: &Node<'_, '_>, markers: &mut usize) -> Checked<bool> {
+fn tools(root: &Node<'_, '_>, markers: &mut usize) -> CheckResult<bool> {
     let Some(tools) = root.get("tools") else { return Ok(false) };
     let mut names = BTreeSet::new();
     for tool in tools.items()? {
@@ -121,91 +122,91 @@ fn tools(root: &Node<'_, '_>, markers: &mut usize) -> Checked<bool> {
             "allowed_callers",
             "input_examples",
         ])?;
-        tool.some("type").map(|kind| kind.choice(&["custom"]).map(drop)).transpose()?;
-        let name = tool.need("name")?;
+        tool.non_null("type").map(|kind| kind.choice(&["custom"]).map(drop)).transpose()?;
+        let name = tool.required("name")?;
         if !is_name(name.text()?, 128, "_-") {
-            return name.say("String should match pattern '^[a-zA-Z0-9_-]{1,128}$'");
+            return name.fail("String should match pattern '^[a-zA-Z0-9_-]{1,128}$'");
         }
         if !names.insert(name.text()?) {
-            return tools.say("Tool names must be unique.");
+            return tools.fail("Tool names must be unique.");
         }
         tool.get("description").map(|text| text.text().map(drop)).transpose()?;
         for flag in ["strict", "eager_input_streaming", "defer_loading"] {
-            tool.some(flag).map(|flag| flag.boolean()).transpose()?;
+            tool.non_null(flag).map(|flag| flag.boolean()).transpose()?;
         }
-        let schema = tool.need("input_schema")?;
+        let schema = tool.required("input_schema")?;
         schema.map()?;
-        schema.need("type")?.choice(&["object"])?;
+        schema.required("type")?.choice(&["object"])?;
         *markers += blocks::cache_control(&tool)?;
     }
     Ok(!names.is_empty())
 }
 
 /// Reads the thinking configuration and says whether it has a budget.
-fn thinking(root: &Node<'_, '_>, max_tokens: u64) -> Checked<bool> {
+fn thinking(root: &Node<'_, '_>, max_tokens: u64) -> CheckResult<bool> {
     let Some(thinking) = root.get("thinking") else { return Ok(false) };
     thinking.map()?;
-    let kind = thinking.need("type")?.choice(&["enabled", "disabled", "adaptive"])?;
+    let kind = thinking.required("type")?.choice(&["enabled", "disabled", "adaptive"])?;
     thinking.object(match kind {
         "enabled" => &["type", "budget_tokens", "display"],
         "adaptive" => &["type", "display"],
         _ => &["type"],
     })?;
     thinking
-        .some("display")
+        .non_null("display")
         .map(|display| display.choice(&["summarized", "omitted"]).map(drop))
         .transpose()?;
     if kind == "disabled" {
         return Ok(false);
     }
     if root.get("temperature").is_some_and(|node| node.value.as_f64() != Some(1.0)) {
-        return root.say("`temperature` may only be set to 1 when thinking is enabled.");
+        return root.fail("`temperature` may only be set to 1 when thinking is enabled.");
     }
     if root.get("top_k").is_some() {
-        return root.say("`top_k` must be unset when thinking is enabled.");
+        return root.fail("`top_k` must be unset when thinking is enabled.");
     }
     if kind == "adaptive" {
         return Ok(false);
     }
-    if max_tokens <= thinking.need("budget_tokens")?.integer(1024)? {
-        return root.say("`max_tokens` must be greater than `thinking.budget_tokens`.");
+    if max_tokens <= thinking.required("budget_tokens")?.integer(1024)? {
+        return root.fail("`max_tokens` must be greater than `thinking.budget_tokens`.");
     }
     Ok(true)
 }
 
-fn tool_choice(root: &Node<'_, '_>, thinks: bool) -> Checked<()> {
+fn tool_choice(root: &Node<'_, '_>, thinks: bool) -> CheckResult<()> {
     let Some(choice) = root.get("tool_choice") else { return Ok(()) };
     choice.map()?;
-    let kind = choice.need("type")?.choice(&["auto", "any", "tool", "none"])?;
+    let kind = choice.required("type")?.choice(&["auto", "any", "tool", "none"])?;
     choice.object(match kind {
         "tool" => &["type", "name", "disable_parallel_tool_use"],
         "none" => &["type"],
         _ => &["type", "disable_parallel_tool_use"],
     })?;
     if root.get("tools").is_none() {
-        return choice.say("tool_choice may only be specified while providing tools");
+        return choice.fail("tool_choice may only be specified while providing tools");
     }
     choice.get("disable_parallel_tool_use").map(|flag| flag.boolean()).transpose()?;
     if kind == "tool" {
-        choice.need("name")?.filled()?;
+        choice.required("name")?.non_empty_text()?;
     }
     if thinks && matches!(kind, "any" | "tool") {
-        return root.say("Thinking may not be enabled when tool_choice forces tool use.");
+        return root.fail("Thinking may not be enabled when tool_choice forces tool use.");
     }
     Ok(())
 }
 
-fn output_config(root: &Node<'_, '_>) -> Checked<()> {
+fn output_config(root: &Node<'_, '_>) -> CheckResult<()> {
     let Some(config) = root.get("output_config") else { return Ok(()) };
     config.object(&["effort", "format"])?;
     config
-        .some("effort")
+        .non_null("effort")
         .map(|effort| effort.choice(&["low", "medium", "high", "xhigh", "max"]).map(drop))
         .transpose()?;
-    if let Some(format) = config.some("format") {
+    if let Some(format) = config.non_null("format") {
         format.object(&["type", "schema"])?;
-        format.need("type")?.choice(&["json_schema"])?;
-        format.need("schema")?.map()?;
+        format.required("type")?.choice(&["json_schema"])?;
+        format.required("schema")?.map()?;
     }
     Ok(())
 }
@@ -213,19 +214,19 @@ fn output_config(root: &Node<'_, '_>) -> Checked<()> {
 /// Judges the conversation; returns the first user message and the number of turns.
 fn conversation(
     messages: &Node<'_, '_>,
-    mode: &Mode,
+    mode: &ConversationRules,
     markers: &mut usize,
-) -> Checked<(String, usize)> {
+) -> CheckResult<(String, usize)> {
     let list = messages.array()?;
     if list.is_empty() {
-        return messages.say("at least one message is required");
+        return messages.fail("at least one message is required");
     }
     let mut task = String::new();
     let mut turns = 0;
     let mut owed: Vec<&str> = Vec::new();
     for (index, message) in messages.items()?.enumerate() {
         message.object(&["role", "content"])?;
-        let role = message.need("role")?.choice(&["user", "assistant"])?;
+        let role = message.required("role")?.choice(&["user", "assistant"])?;
         if role != ["user", "assistant"][index % 2] {
             let found = if index == 0 {
                 "first message must use the \"user\" role".to_owned()
@@ -235,7 +236,7 @@ fn conversation(
                      but found multiple \"{role}\" roles in a row"
                 )
             };
-            return messages.say(found);
+            return messages.fail(found);
         }
         let content = blocks::content(&message, role, markers)?;
         if role == "assistant" {
@@ -244,20 +245,20 @@ fn conversation(
             let last = index + 2 >= list.len();
             blocks::thoughts(&message, &content, mode.thinks && last)?;
         } else {
-            settle(messages, &message, index, &content, &owed)?;
+            check_results_match_calls(messages, &message, index, &content, &owed)?;
             owed.clear();
         }
         if index == 0 {
             task = blocks::text(&content);
         }
         if !mode.tools && blocks::has_tools(&content) {
-            return messages.say(
+            return messages.fail(
                 "Requests which include `tool_use` or `tool_result` blocks must define tools",
             );
         }
     }
     if list.len() % 2 == 0 {
-        return messages.say(
+        return messages.fail(
             "This model does not support assistant message prefill. \
              The conversation must end with a user message.",
         );
@@ -266,19 +267,19 @@ fn conversation(
 }
 
 /// Checks that a user message answers every call of the turn before it, and nothing else.
-fn settle(
+fn check_results_match_calls(
     messages: &Node<'_, '_>,
     message: &Node<'_, '_>,
     index: usize,
     content: &[Block<'_>],
     owed: &[&str],
-) -> Checked<()> {
+) -> CheckResult<()> {
     let results = content.iter().take_while(|block| matches!(block, Block::Result(_)));
     let answered: Vec<&str> = results.filter_map(Block::result_of).collect();
     let open: Vec<&str> = owed.iter().copied().filter(|id| !answered.contains(id)).collect();
     if !open.is_empty() {
         let calling = index.checked_sub(1).and_then(|before| messages.item(before));
-        return calling.unwrap_or(*message).say(format!(
+        return calling.unwrap_or(*message).fail(format!(
             "`tool_use` ids were found without `tool_result` blocks immediately after: {}. Each \
              `tool_use` block must have a corresponding `tool_result` block in the next message.",
             open.join(", ")
@@ -287,13 +288,13 @@ fn settle(
     let mut seen = BTreeSet::new();
     for id in content.iter().filter_map(Block::result_of) {
         if !owed.contains(&id) {
-            return message.say(format!(
+            return message.fail(format!(
                 "unexpected `tool_use_id` found in `tool_result` blocks: {id}. Each `tool_result` \
                  block must have a corresponding `tool_use` block in the previous message."
             ));
         }
         if !seen.insert(id) {
-            return message.say(format!(
+            return message.fail(format!(
                 "each tool_use must have a single result. Found multiple `tool_result` blocks \
                  with id: {id}"
             ));

@@ -2,16 +2,16 @@
 
 use serde_json::{Value, json};
 
-use super::super::api::Exchange;
-use super::super::script::Cue;
+use super::super::api::ValidRequest;
+use super::super::script::SelectedTurn;
 use super::super::sse::{ascii, event, fragments, seal, sign};
 use super::super::turn::{Call, Part, Stop, Usage};
 
 /// Renders a turn.
-pub(in super::super) fn stream(exchange: &Exchange, cue: &Cue<'_>) -> Vec<String> {
-    let mut events = vec![start(exchange, cue)];
-    for (index, part) in cue.turn.parts.iter().enumerate() {
-        let (block, deltas) = block(part, index, cue);
+pub(in super::super) fn stream(request: &ValidRequest, selected: &SelectedTurn<'_>) -> Vec<String> {
+    let mut events = vec![start(request, selected)];
+    for (index, part) in selected.turn.parts.iter().enumerate() {
+        let (block, deltas) = block(part, index, selected);
         events
             .push(typed("content_block_start", json!({ "index": index, "content_block": block })));
         if index == 0 {
@@ -22,7 +22,7 @@ pub(in super::super) fn stream(exchange: &Exchange, cue: &Cue<'_>) -> Vec<String
         }
         events.push(typed("content_block_stop", json!({ "index": index })));
     }
-    events.push(end(cue));
+    events.push(end(selected));
     events.push(typed("message_stop", json!({})));
     events
 }
@@ -35,17 +35,17 @@ fn typed(name: &str, fields: Value) -> String {
     event(name, &data)
 }
 
-fn start(exchange: &Exchange, cue: &Cue<'_>) -> String {
-    let usage = if cue.turn.no_usage {
+fn start(request: &ValidRequest, selected: &SelectedTurn<'_>) -> String {
+    let usage = if selected.turn.no_usage {
         json!({ "input_tokens": 0, "output_tokens": 0 })
     } else {
-        usage(&cue.usage, 1)
+        usage(&selected.usage, 1)
     };
     let message = json!({
-        "id": format!("msg_{:016x}", cue.key),
+        "id": format!("msg_{:016x}", selected.key),
         "type": "message",
         "role": "assistant",
-        "model": exchange.model,
+        "model": request.model,
         "content": [],
         "stop_reason": null,
         "stop_sequence": null,
@@ -64,8 +64,8 @@ fn usage(usage: &Usage, output: u64) -> Value {
 }
 
 /// Returns how a block starts and what is added to it.
-fn block(part: &Part, index: usize, cue: &Cue<'_>) -> (Value, Vec<Value>) {
-    let sizes = &cue.turn.fragment;
+fn block(part: &Part, index: usize, selected: &SelectedTurn<'_>) -> (Value, Vec<Value>) {
+    let sizes = &selected.turn.fragment;
     match part {
         Part::Text(text) | Part::Refusal(text) => {
             let pieces = fragments(text, sizes).into_iter();
@@ -85,31 +85,31 @@ fn block(part: &Part, index: usize, cue: &Cue<'_>) -> (Value, Vec<Value>) {
         Part::Call(call) => (
             json!({
                 "type": "tool_use",
-                "id": id(call, index, cue),
+                "id": id(call, index, selected),
                 "name": call.name,
                 "input": {},
             }),
-            arguments(call, cue),
+            arguments(call, selected),
         ),
     }
 }
 
-fn id(call: &Call, index: usize, cue: &Cue<'_>) -> String {
-    call.id.clone().unwrap_or_else(|| format!("toolu_{:016x}{index:02}", cue.key))
+fn id(call: &Call, index: usize, selected: &SelectedTurn<'_>) -> String {
+    call.id.clone().unwrap_or_else(|| format!("toolu_{:016x}{index:02}", selected.key))
 }
 
 /// Returns the deltas of a call; a call without arguments has one that is empty, as the real ones.
-fn arguments(call: &Call, cue: &Cue<'_>) -> Vec<Value> {
-    let text = if cue.turn.escape { ascii(&call.text()) } else { call.text() };
+fn arguments(call: &Call, selected: &SelectedTurn<'_>) -> Vec<Value> {
+    let text = if selected.turn.escape { ascii(&call.text()) } else { call.text() };
     let bare = call.raw.is_none() && call.arguments.is_empty();
-    let pieces = if bare { Vec::new() } else { fragments(&text, &cue.turn.fragment) };
+    let pieces = if bare { Vec::new() } else { fragments(&text, &selected.turn.fragment) };
     let first = std::iter::once(String::new());
     let all = first.chain(pieces);
     all.map(|piece| json!({ "type": "input_json_delta", "partial_json": piece })).collect()
 }
 
-fn end(cue: &Cue<'_>) -> String {
-    let reason = match cue.turn.stop() {
+fn end(selected: &SelectedTurn<'_>) -> String {
+    let reason = match selected.turn.stop() {
         Stop::End | Stop::Malformed => "end_turn",
         Stop::Calls => "tool_use",
         Stop::Length => "max_tokens",
@@ -117,12 +117,12 @@ fn end(cue: &Cue<'_>) -> String {
         Stop::Refused => "refusal",
         Stop::Window => "model_context_window_exceeded",
     };
-    let sequence = (cue.turn.stop() == Stop::Sequence).then_some("STOP");
+    let sequence = (selected.turn.stop() == Stop::Sequence).then_some("STOP");
     let delta = json!({ "stop_reason": reason, "stop_sequence": sequence });
-    let usage = if cue.turn.no_usage {
+    let usage = if selected.turn.no_usage {
         json!({ "output_tokens": 0 })
     } else {
-        usage(&cue.usage, cue.usage.output)
+        usage(&selected.usage, selected.usage.output)
     };
     typed("message_delta", json!({ "delta": delta, "usage": usage }))
 }

@@ -5,18 +5,22 @@ mod stream;
 
 pub(super) use stream::stream;
 
-use super::api::{Api, Door, Exchange};
+use super::api::{AccessRules, Api, ValidRequest};
 use super::http::{Head, Reply};
 use super::openai;
 use super::turn::Fault;
 
 /// Accepts a request or refuses it.
-pub(super) fn receive(head: &Head, body: &[u8], door: &Door) -> Result<Exchange, Reply> {
-    let value = openai::admit(head, body, door, "/v1/chat/completions")
-        .map_err(|trouble| openai::trouble(head, &trouble))?;
-    let exchange = request::read(&value).map_err(|complaint| openai::refuse(&complaint))?;
-    door.has(&exchange.model).map_err(|trouble| openai::trouble(head, &trouble))?;
-    Ok(exchange)
+pub(super) fn receive(
+    head: &Head,
+    body: &[u8],
+    access: &AccessRules,
+) -> Result<ValidRequest, Reply> {
+    let value = openai::admit(head, body, access, "/v1/chat/completions")
+        .map_err(|refusal| openai::refusal_reply(head, &refusal))?;
+    let request = request::read(&value).map_err(|complaint| openai::refuse(&complaint))?;
+    access.has(&request.model).map_err(|refusal| openai::refusal_reply(head, &refusal))?;
+    Ok(request)
 }
 
 /// Renders a failure within a stream.

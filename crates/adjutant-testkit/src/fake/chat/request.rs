@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::super::api::Exchange;
-use super::super::json::{Checked, Node};
+use super::super::api::ValidRequest;
+use super::super::json::{CheckResult, Node};
 use super::super::openai::{EFFORTS, common, format, function, streams};
 
 const FIELDS: [&str; 33] = [
@@ -45,96 +45,96 @@ const FIELDS: [&str; 33] = [
 ];
 
 /// Reads a request.
-pub(super) fn read(value: &Value) -> Checked<Exchange> {
+pub(super) fn read(value: &Value) -> CheckResult<ValidRequest> {
     let root = Node::root(value);
     root.object(&FIELDS)?;
-    let model = root.need("model")?.filled()?.to_owned();
+    let model = root.required("model")?.non_empty_text()?.to_owned();
     streams(&root)?;
     common(&root)?;
     limits(&root)?;
     let usage = stream_options(&root)?;
     tools(&root)?;
     response_format(&root)?;
-    let messages = root.need("messages")?;
-    let mut talk = Talk::default();
+    let messages = root.required("messages")?;
+    let mut conversation = ConversationCheck::default();
     for message in messages.items()? {
-        talk.hear(&messages, &message)?;
+        conversation.check_message(&messages, &message)?;
     }
-    talk.end(&messages)?;
-    let Talk { system, task, turns, .. } = talk;
+    conversation.check_end(&messages)?;
+    let ConversationCheck { system, task, turns, .. } = conversation;
     let task = task.unwrap_or_default();
-    Ok(Exchange { model, system, task, turns, usage, ..Exchange::default() })
+    Ok(ValidRequest { model, system, task, turns, usage, ..ValidRequest::default() })
 }
 
-fn limits(root: &Node<'_, '_>) -> Checked<()> {
+fn limits(root: &Node<'_, '_>) -> CheckResult<()> {
     for name in ["max_tokens", "max_completion_tokens", "n"] {
-        root.some(name).map(|node| node.integer(1)).transpose()?;
+        root.non_null(name).map(|node| node.integer(1)).transpose()?;
     }
-    if root.some("max_tokens").is_some() && root.some("max_completion_tokens").is_some() {
-        return root.say(
+    if root.non_null("max_tokens").is_some() && root.non_null("max_completion_tokens").is_some() {
+        return root.fail(
             "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.",
         );
     }
-    root.some("reasoning_effort").map(|node| node.choice(&EFFORTS).map(drop)).transpose()?;
-    root.some("verbosity")
+    root.non_null("reasoning_effort").map(|node| node.choice(&EFFORTS).map(drop)).transpose()?;
+    root.non_null("verbosity")
         .map(|node| node.choice(&["low", "medium", "high"]).map(drop))
         .transpose()?;
     for name in ["frequency_penalty", "presence_penalty"] {
-        root.some(name).map(|node| node.number(-2.0, 2.0)).transpose()?;
+        root.non_null(name).map(|node| node.number(-2.0, 2.0)).transpose()?;
     }
     Ok(())
 }
 
-fn stream_options(root: &Node<'_, '_>) -> Checked<bool> {
-    let Some(options) = root.some("stream_options") else { return Ok(false) };
+fn stream_options(root: &Node<'_, '_>) -> CheckResult<bool> {
+    let Some(options) = root.non_null("stream_options") else { return Ok(false) };
     options.object(&["include_usage", "include_obfuscation"])?;
-    options.some("include_obfuscation").map(|flag| flag.boolean()).transpose()?;
-    Ok(options.some("include_usage").map(|flag| flag.boolean()).transpose()? == Some(true))
+    options.non_null("include_obfuscation").map(|flag| flag.boolean()).transpose()?;
+    Ok(options.non_null("include_usage").map(|flag| flag.boolean()).transpose()? == Some(true))
 }
 
-fn tools(root: &Node<'_, '_>) -> Checked<()> {
-    let tools = root.some("tools");
+fn tools(root: &Node<'_, '_>) -> CheckResult<()> {
+    let tools = root.non_null("tools");
     if let Some(tools) = tools {
         let list = tools.array()?;
         if list.is_empty() {
-            return tools.say(
+            return tools.fail(
                 "Invalid 'tools': empty array. Expected an array with minimum length 1, \
                  but got an empty array instead.",
             );
         }
         for tool in tools.items()? {
             tool.object(&["type", "function"])?;
-            tool.need("type")?.choice(&["function"])?;
-            let offered = tool.need("function")?;
+            tool.required("type")?.choice(&["function"])?;
+            let offered = tool.required("function")?;
             offered.object(&["name", "description", "parameters", "strict"])?;
             function(&offered)?;
         }
     }
     for dependent in ["tool_choice", "parallel_tool_calls"] {
-        if let Some(node) = root.some(dependent).filter(|_| tools.is_none()) {
-            return node.say(format!(
+        if let Some(node) = root.non_null(dependent).filter(|_| tools.is_none()) {
+            return node.fail(format!(
                 "Invalid value for '{dependent}': '{dependent}' is only allowed when 'tools' are \
                  specified."
             ));
         }
     }
-    let Some(choice) = root.some("tool_choice") else { return Ok(()) };
+    let Some(choice) = root.non_null("tool_choice") else { return Ok(()) };
     if choice.value.is_string() {
         return choice.choice(&["none", "auto", "required"]).map(drop);
     }
     choice.object(&["type", "function"])?;
-    choice.need("type")?.choice(&["function"])?;
-    let function = choice.need("function")?;
+    choice.required("type")?.choice(&["function"])?;
+    let function = choice.required("function")?;
     function.object(&["name"])?;
-    function.need("name")?.filled().map(drop)
+    function.required("name")?.non_empty_text().map(drop)
 }
 
-fn response_format(root: &Node<'_, '_>) -> Checked<()> {
-    let Some(node) = root.some("response_format") else { return Ok(()) };
+fn response_format(root: &Node<'_, '_>) -> CheckResult<()> {
+    let Some(node) = root.non_null("response_format") else { return Ok(()) };
     node.object(&["type", "json_schema"])?;
-    match node.need("type")?.choice(&["text", "json_object", "json_schema"])? {
+    match node.required("type")?.choice(&["text", "json_object", "json_schema"])? {
         "json_schema" => {
-            let schema = node.need("json_schema")?;
+            let schema = node.required("json_schema")?;
             schema.object(&["name", "description", "schema", "strict"])?;
             format(&schema)
         }
@@ -144,7 +144,7 @@ fn response_format(root: &Node<'_, '_>) -> Checked<()> {
 
 /// The conversation so far.
 #[derive(Default)]
-struct Talk<'v> {
+struct ConversationCheck<'v> {
     system: String,
     task: Option<String>,
     turns: usize,
@@ -156,16 +156,25 @@ struct Talk<'v> {
     any: bool,
 }
 
-impl<'v> Talk<'v> {
-    fn hear(&mut self, messages: &Node<'_, '_>, message: &Node<'v, '_>) -> Checked<()> {
+impl<'v> ConversationCheck<'v> {
+    fn check_message(
+        &mut self,
+        messages: &Node<'_, '_>,
+        message: &Node<'v, '_>,
+    ) -> CheckResult<()> {
         self.any = true;
         message.map()?;
-        let role =
-            message.need("role")?.choice(&["system", "developer", "user", "assistant", "tool"])?;
+        let role = message.required("role")?.choice(&[
+            "system",
+            "developer",
+            "user",
+            "assistant",
+            "tool",
+        ])?;
         if role == "tool" {
             return self.result(message);
         }
-        self.settled(messages)?;
+        self.check_calls_answered(messages)?;
         self.calling = false;
         match role {
             "assistant" => self.reply(message),
@@ -184,7 +193,7 @@ impl<'v> Talk<'v> {
         }
     }
 
-    fn reply(&mut self, message: &Node<'v, '_>) -> Checked<()> {
+    fn reply(&mut self, message: &Node<'v, '_>) -> CheckResult<()> {
         // The last is no field of OpenAI's own; servers that send it want it back (DeepSeek's
         // documentation: a tool loop without it is refused), and this fake sends it.
         message.object(&[
@@ -196,23 +205,23 @@ impl<'v> Talk<'v> {
             "audio",
             "reasoning_content",
         ])?;
-        message.some("reasoning_content").map(|text| text.text().map(drop)).transpose()?;
+        message.non_null("reasoning_content").map(|text| text.text().map(drop)).transpose()?;
         self.turns += 1;
-        message.some("refusal").map(|text| text.text().map(drop)).transpose()?;
-        let silent = message.some("content").is_none() && message.some("refusal").is_none();
-        if message.some("content").is_some() {
+        message.non_null("refusal").map(|text| text.text().map(drop)).transpose()?;
+        let silent = message.non_null("content").is_none() && message.non_null("refusal").is_none();
+        if message.non_null("content").is_some() {
             content(message)?;
         }
-        let Some(calls) = message.some("tool_calls") else {
+        let Some(calls) = message.non_null("tool_calls") else {
             return if silent {
                 let content = message.get("content").unwrap_or(*message);
-                content.say("Invalid value for 'content': expected a string, got null.")
+                content.fail("Invalid value for 'content': expected a string, got null.")
             } else {
                 Ok(())
             };
         };
         if calls.array()?.is_empty() {
-            return calls.say(
+            return calls.fail(
                 "Invalid 'tool_calls': empty array. Expected an array with minimum length 1, \
                  but got an empty array instead.",
             );
@@ -225,27 +234,27 @@ impl<'v> Talk<'v> {
         Ok(())
     }
 
-    fn call(&mut self, call: &Node<'v, '_>) -> Checked<()> {
+    fn call(&mut self, call: &Node<'v, '_>) -> CheckResult<()> {
         call.object(&["id", "type", "function"])?;
-        let id = call.need("id")?.filled()?;
-        call.need("type")?.choice(&["function"])?;
-        let function = call.need("function")?;
+        let id = call.required("id")?.non_empty_text()?;
+        call.required("type")?.choice(&["function"])?;
+        let function = call.required("function")?;
         function.object(&["name", "arguments"])?;
-        function.need("name")?.filled()?;
-        function.need("arguments")?.text()?;
+        function.required("name")?.non_empty_text()?;
+        function.required("arguments")?.text()?;
         if self.owed.contains(&id) {
-            return call.say(format!("Duplicate tool call id '{id}'."));
+            return call.fail(format!("Duplicate tool call id '{id}'."));
         }
         self.owed.push(id);
         Ok(())
     }
 
-    fn result(&mut self, message: &Node<'v, '_>) -> Checked<()> {
+    fn result(&mut self, message: &Node<'v, '_>) -> CheckResult<()> {
         message.object(&["role", "content", "tool_call_id"])?;
-        let id = message.need("tool_call_id")?.text()?;
+        let id = message.required("tool_call_id")?.text()?;
         content(message)?;
         if !self.calling {
-            return message.need("role")?.say(
+            return message.required("role")?.fail(
                 "Invalid parameter: messages with role 'tool' must be a response to a preceeding \
                  message with 'tool_calls'.",
             );
@@ -256,17 +265,17 @@ impl<'v> Talk<'v> {
             return Ok(());
         }
         let known = if self.paid.contains(id) { "already answered" } else { "not found" };
-        message.say(format!(
+        message.fail(format!(
             "Invalid parameter: 'tool_call_id' of '{id}' {known} in 'tool_calls' of previous \
              message."
         ))
     }
 
-    fn settled(&self, messages: &Node<'_, '_>) -> Checked<()> {
+    fn check_calls_answered(&self, messages: &Node<'_, '_>) -> CheckResult<()> {
         if self.owed.is_empty() {
             return Ok(());
         }
-        messages.say(format!(
+        messages.fail(format!(
             "An assistant message with 'tool_calls' must be followed by tool messages responding \
              to each 'tool_call_id'. The following tool_call_ids did not have response messages: \
              {}",
@@ -274,44 +283,44 @@ impl<'v> Talk<'v> {
         ))
     }
 
-    fn end(&self, messages: &Node<'_, '_>) -> Checked<()> {
+    fn check_end(&self, messages: &Node<'_, '_>) -> CheckResult<()> {
         if !self.any {
-            return messages.say(
+            return messages.fail(
                 "Invalid 'messages': empty array. Expected an array with minimum length 1, \
                  but got an empty array instead.",
             );
         }
-        self.settled(messages)
+        self.check_calls_answered(messages)
     }
 }
 
 /// Reads the content of a message: a text, or parts of one.
-fn content(message: &Node<'_, '_>) -> Checked<String> {
-    let content = message.need("content")?;
+fn content(message: &Node<'_, '_>) -> CheckResult<String> {
+    let content = message.required("content")?;
     if !content.value.is_array() {
         return content.text().map(str::to_owned);
     }
     let mut whole = String::new();
     for part in content.items()? {
         part.map()?;
-        match part.need("type")?.choice(&["text", "image_url", "refusal"])? {
+        match part.required("type")?.choice(&["text", "image_url", "refusal"])? {
             "text" => {
                 part.object(&["type", "text"])?;
-                whole += part.need("text")?.text()?;
+                whole += part.required("text")?.text()?;
                 whole.push('\n');
             }
             "refusal" => {
                 part.object(&["type", "refusal"])?;
-                part.need("refusal")?.text()?;
+                part.required("refusal")?.text()?;
             }
             _ => {
                 part.object(&["type", "image_url"])?;
-                part.need("image_url")?.object(&["url", "detail"])?;
+                part.required("image_url")?.object(&["url", "detail"])?;
             }
         }
     }
     if content.array()?.is_empty() {
-        return content.say("Invalid 'content': empty array.");
+        return content.fail("Invalid 'content': empty array.");
     }
     Ok(whole)
 }

@@ -1,6 +1,6 @@
 //! The contents of a Gemini request: each part alone, then as a conversation.
 
-use super::super::json::{Checked, Node, is_name};
+use super::super::json::{CheckResult, Node, is_name};
 use super::super::sse::sign;
 
 const PART: [&str; 6] =
@@ -32,9 +32,9 @@ pub(super) fn is_function_name(name: &str) -> bool {
 }
 
 /// Judges the conversation; returns the first user message and the number of turns.
-pub(super) fn read(contents: &Node<'_, '_>, signs: bool) -> Checked<(String, usize)> {
+pub(super) fn read(contents: &Node<'_, '_>, signs: bool) -> CheckResult<(String, usize)> {
     if contents.array()?.is_empty() {
-        return contents.say("* GenerateContentRequest.contents: contents is not specified\n");
+        return contents.fail("* GenerateContentRequest.contents: contents is not specified\n");
     }
     let mut task = None;
     let mut turns = 0;
@@ -47,21 +47,21 @@ pub(super) fn read(contents: &Node<'_, '_>, signs: bool) -> Checked<(String, usi
         let role = match node.get("role") {
             None => "user",
             Some(role) if matches!(role.text()?, "user" | "model") => role.text()?,
-            Some(_) => return node.say("Please use a valid role: user, model."),
+            Some(_) => return node.fail("Please use a valid role: user, model."),
         };
         let content = parts(&node, role)?;
-        settle(contents, &owed, &content)?;
+        check_results_match_calls(contents, &owed, &content)?;
         owed.clear();
         if role == "model" {
             turns += 1;
             if !content.calls.is_empty() && model_spoke {
-                return contents.say(
+                return contents.fail(
                     "Please ensure that function call turn comes immediately after a user turn or \
                      after a function response turn.",
                 );
             }
             if let Some(first) = content.calls.first().filter(|_| signs && !content.signed) {
-                unsigned.get_or_insert(missing(first.name, index));
+                unsigned.get_or_insert(missing_signature_message(first.name, index));
             }
             owed = content.calls;
         } else if content.results.is_empty() {
@@ -71,14 +71,14 @@ pub(super) fn read(contents: &Node<'_, '_>, signs: bool) -> Checked<(String, usi
         model_spoke = role == "model";
     }
     if model_spoke {
-        return contents.say(
+        return contents.fail(
             "Please ensure that multiturn requests end with a user role or a function response.",
         );
     }
-    unsigned.map_or_else(|| Ok((task.unwrap_or_default(), turns)), |text| contents.say(text))
+    unsigned.map_or_else(|| Ok((task.unwrap_or_default(), turns)), |text| contents.fail(text))
 }
 
-fn missing(name: &str, index: usize) -> String {
+fn missing_signature_message(name: &str, index: usize) -> String {
     format!(
         "Function call is missing a thought_signature in functionCall parts. This is required for \
          tools to work correctly, and missing thought_signature may lead to degraded model \
@@ -88,15 +88,19 @@ fn missing(name: &str, index: usize) -> String {
 }
 
 /// Checks that a content answers every call of the one before it, and nothing else.
-fn settle(contents: &Node<'_, '_>, owed: &[Function<'_>], next: &Content<'_>) -> Checked<()> {
+fn check_results_match_calls(
+    contents: &Node<'_, '_>,
+    owed: &[Function<'_>],
+    next: &Content<'_>,
+) -> CheckResult<()> {
     if owed.is_empty() && !next.results.is_empty() {
-        return contents.say(
+        return contents.fail(
             "Please ensure that function response turn comes immediately after a function call \
              turn.",
         );
     }
     if owed.len() != next.results.len() {
-        return contents.say(
+        return contents.fail(
             "Please ensure that the number of function response parts is equal to the number of \
              function call parts of the function call turn.",
         );
@@ -104,7 +108,7 @@ fn settle(contents: &Node<'_, '_>, owed: &[Function<'_>], next: &Content<'_>) ->
     let mut open = owed.to_vec();
     for result in &next.results {
         let Some(at) = open.iter().position(|call| call == result) else {
-            return contents.say(format!(
+            return contents.fail(format!(
                 "Function response `{}` does not match a function call of the turn before.",
                 result.name
             ));
@@ -114,18 +118,18 @@ fn settle(contents: &Node<'_, '_>, owed: &[Function<'_>], next: &Content<'_>) ->
     Ok(())
 }
 
-fn parts<'v>(node: &Node<'v, '_>, role: &str) -> Checked<Content<'v>> {
-    let parts = node.need("parts")?;
+fn parts<'v>(node: &Node<'v, '_>, role: &str) -> CheckResult<Content<'v>> {
+    let parts = node.required("parts")?;
     if parts.array()?.is_empty() {
         return parts
-            .say("* GenerateContentRequest.contents.parts: contents.parts must not be empty.\n");
+            .fail("* GenerateContentRequest.contents.parts: contents.parts must not be empty.\n");
     }
     let mut content = Content::default();
     for part in parts.items()? {
         part.object(&PART)?;
         let held = ["text", "functionCall", "functionResponse", "inlineData"];
         if held.iter().filter(|name| part.get(name).is_some()).count() != 1 {
-            return part.say(
+            return part.fail(
                 "* GenerateContentRequest.contents.parts.data: required oneof field 'data' must \
                  have one initialized field\n",
             );
@@ -137,7 +141,7 @@ fn parts<'v>(node: &Node<'v, '_>, role: &str) -> Checked<Content<'v>> {
             && signature != sign(signs)
             && signature != UNCHECKED
         {
-            return part.say("Corrupted thought signature.");
+            return part.fail("Corrupted thought signature.");
         }
         if content.calls.len() == 1 && part.get("functionCall").is_some() {
             content.signed = signature.is_some();
@@ -147,11 +151,15 @@ fn parts<'v>(node: &Node<'v, '_>, role: &str) -> Checked<Content<'v>> {
 }
 
 /// Reads what a part holds; returns what its signature would have to sign.
-fn held_part<'v>(part: &Node<'v, '_>, role: &str, content: &mut Content<'v>) -> Checked<&'v str> {
+fn held_part<'v>(
+    part: &Node<'v, '_>,
+    role: &str,
+    content: &mut Content<'v>,
+) -> CheckResult<&'v str> {
     if let Some(text) = part.get("text") {
         let said = text.text()?;
         if said.is_empty() && part.get("thoughtSignature").is_none() {
-            return part.say(
+            return part.fail(
                 "* GenerateContentRequest.contents.parts.data: required oneof field 'data' must \
                  have one initialized field\n",
             );
@@ -163,7 +171,7 @@ fn held_part<'v>(part: &Node<'v, '_>, role: &str, content: &mut Content<'v>) -> 
         call.object(&["id", "name", "args"])?;
         call.get("args").map(|args| args.map().map(drop)).transpose()?;
         if role != "model" {
-            return call.say("Function calls are only valid in contents with role model.");
+            return call.fail("Function calls are only valid in contents with role model.");
         }
         let function = function(&call)?;
         content.calls.push(function);
@@ -171,24 +179,24 @@ fn held_part<'v>(part: &Node<'v, '_>, role: &str, content: &mut Content<'v>) -> 
     }
     if let Some(result) = part.get("functionResponse") {
         result.object(&["id", "name", "response", "willContinue", "scheduling", "parts"])?;
-        result.need("response")?.map()?;
+        result.required("response")?.map()?;
         if role != "user" {
-            return result.say("Function responses are only valid in contents with role user.");
+            return result.fail("Function responses are only valid in contents with role user.");
         }
         content.results.push(function(&result)?);
         return Ok("");
     }
-    let data = part.need("inlineData")?;
+    let data = part.required("inlineData")?;
     data.object(&["mimeType", "data"])?;
-    data.need("mimeType")?.filled()?;
-    data.need("data")?.filled().map(|_| "")
+    data.required("mimeType")?.non_empty_text()?;
+    data.required("data")?.non_empty_text().map(|_| "")
 }
 
-fn function<'v>(node: &Node<'v, '_>) -> Checked<Function<'v>> {
-    let id = node.get("id").map(|id| id.filled()).transpose()?;
-    let name = node.need("name")?;
+fn function<'v>(node: &Node<'v, '_>) -> CheckResult<Function<'v>> {
+    let id = node.get("id").map(|id| id.non_empty_text()).transpose()?;
+    let name = node.required("name")?;
     if name.text()?.is_empty() {
-        return name.say("Name cannot be empty.");
+        return name.fail("Name cannot be empty.");
     }
     Ok(Function { id, name: name.text()? })
 }

@@ -11,58 +11,70 @@ pub(super) use stream::stream;
 
 use serde_json::{Value, json};
 
-use super::api::{Door, Exchange, Trouble, json as body_json};
+use super::api::{AccessRules, RejectedRequest, ValidRequest, json as body_json};
 use super::http::{Head, Reply};
-use super::json::{Complaint, Kind, Step, Why};
-use super::turn::{Class, Fault};
+use super::json::{Complaint, JsonKind, PathStep, Problem};
+use super::turn::{Fault, FaultClass};
 
 /// Accepts a request or refuses it.
-pub(super) fn receive(head: &Head, body: &[u8], door: &Door) -> Result<Exchange, Reply> {
-    let (value, model) = admit(head, body, door).map_err(|refused| trouble(&refused))?;
-    door.has(&model).map_err(|refused| trouble(&refused))?;
+pub(super) fn receive(
+    head: &Head,
+    body: &[u8],
+    access: &AccessRules,
+) -> Result<ValidRequest, Reply> {
+    let (value, model) = admit(head, body, access).map_err(|refused| refusal_reply(&refused))?;
+    access.has(&model).map_err(|refused| refusal_reply(&refused))?;
     request::read(&value, &model).map_err(|complaint| refuse(&complaint))
 }
 
-fn admit(head: &Head, body: &[u8], door: &Door) -> Result<(Value, String), Trouble> {
+fn admit(
+    head: &Head,
+    body: &[u8],
+    access: &AccessRules,
+) -> Result<(Value, String), RejectedRequest> {
     let model = head
         .path
         .strip_prefix("/v1beta/models/")
         .and_then(|rest| rest.strip_suffix(":streamGenerateContent"))
         .filter(|model| !model.is_empty() && !model.contains(['/', ':']))
-        .ok_or(Trouble::UnknownPath)?;
+        .ok_or(RejectedRequest::UnknownPath)?;
     if head.method != "POST" {
-        return Err(Trouble::WrongMethod);
+        return Err(RejectedRequest::WrongMethod);
     }
     // Without it the stream is one JSON array, which no client of ours reads.
     if head.query != "alt=sse" {
-        return Err(Trouble::UnknownPath);
+        return Err(RejectedRequest::UnknownPath);
     }
-    door.admit(head.header("x-goog-api-key"))?;
+    access.admit(head.header("x-goog-api-key"))?;
     Ok((body_json(head, body)?, model.to_owned()))
 }
 
 /// Refuses a request before its body is judged.
-pub(super) fn trouble(trouble: &Trouble) -> Reply {
-    match trouble {
-        Trouble::UnknownPath | Trouble::WrongMethod => {
+pub(super) fn refusal_reply(refusal: &RejectedRequest) -> Reply {
+    match refusal {
+        RejectedRequest::UnknownPath | RejectedRequest::WrongMethod => {
             error(404, "NOT_FOUND", "The requested URL was not found on this server.", &[])
         }
-        Trouble::NoKey => {
+        RejectedRequest::NoKey => {
             let message = "Method doesn't allow unregistered callers (callers without established \
                            identity). Please use API Key or other form of API consumer identity to \
                            call this API.";
             error(403, "PERMISSION_DENIED", message, &[])
         }
-        Trouble::WrongKey => fault(&Fault { class: Class::Auth, ..Fault::default() }),
-        Trouble::MissingHeader(_) | Trouble::WrongHeader(..) | Trouble::NotJson(_) => {
+        RejectedRequest::WrongKey => {
+            fault_reply(&Fault { class: FaultClass::Auth, ..Fault::default() })
+        }
+        RejectedRequest::MissingHeader(_)
+        | RejectedRequest::WrongHeader(..)
+        | RejectedRequest::NotJson(_) => {
             let message = "Invalid JSON payload received. Unexpected token.";
             error(400, "INVALID_ARGUMENT", message, &[])
         }
-        Trouble::TooLarge => {
+        RejectedRequest::TooLarge => {
             let message = "Request payload size exceeds the limit.";
             error(400, "INVALID_ARGUMENT", message, &[])
         }
-        Trouble::UnknownModel(name) => {
+        RejectedRequest::UnknownModel(name) => {
             let message = format!(
                 "models/{name} is not found for API version v1beta, or is not supported for \
                  generateContent."
@@ -73,8 +85,8 @@ pub(super) fn trouble(trouble: &Trouble) -> Reply {
 }
 
 /// Renders a failure.
-pub(super) fn fault(fault: &Fault) -> Reply {
-    if fault.class == Class::Refused {
+pub(super) fn fault_reply(fault: &Fault) -> Reply {
+    if fault.class == FaultClass::Refused {
         return blocked();
     }
     let (code, status, message, details) = class(fault);
@@ -101,29 +113,29 @@ fn blocked() -> Reply {
 
 fn class(fault: &Fault) -> (u16, &'static str, &'static str, Vec<Value>) {
     match fault.class {
-        Class::ContextLength => (
+        FaultClass::ContextLength => (
             400,
             "INVALID_ARGUMENT",
             "The input token count (1200000) exceeds the maximum number of tokens allowed \
              (1048576).",
             Vec::new(),
         ),
-        Class::RateLimited => (
+        FaultClass::RateLimited => (
             429,
             "RESOURCE_EXHAUSTED",
             "You exceeded your current quota, please check your plan and billing details.",
             quota(fault, "GenerateRequestsPerMinutePerProjectPerModel"),
         ),
-        Class::Quota => (
+        FaultClass::Quota => (
             429,
             "RESOURCE_EXHAUSTED",
             "You exceeded your current quota, please check your plan and billing details.",
             quota(fault, "GenerateRequestsPerDayPerProjectPerModel"),
         ),
-        Class::Overloaded => {
+        FaultClass::Overloaded => {
             (503, "UNAVAILABLE", "The model is overloaded. Please try again later.", Vec::new())
         }
-        Class::Auth => (
+        FaultClass::Auth => (
             400,
             "INVALID_ARGUMENT",
             "API key not valid. Please pass a valid API key.",
@@ -134,16 +146,16 @@ fn class(fault: &Fault) -> (u16, &'static str, &'static str, Vec<Value>) {
                 "metadata": { "service": "generativelanguage.googleapis.com" },
             })],
         ),
-        Class::Permission => {
+        FaultClass::Permission => {
             (403, "PERMISSION_DENIED", "The caller does not have permission.", Vec::new())
         }
-        Class::NotFound => {
+        FaultClass::NotFound => {
             (404, "NOT_FOUND", "models/none is not found for API version v1beta.", Vec::new())
         }
-        Class::BadRequest | Class::Refused => {
+        FaultClass::BadRequest | FaultClass::Refused => {
             (400, "INVALID_ARGUMENT", "Request contains an invalid argument.", Vec::new())
         }
-        Class::Server => (500, "INTERNAL", "An internal error has occurred.", Vec::new()),
+        FaultClass::Server => (500, "INTERNAL", "An internal error has occurred.", Vec::new()),
     }
 }
 
@@ -188,10 +200,10 @@ fn error(code: u16, status: &str, message: &str, details: &[Value]) -> Reply {
 fn refuse(complaint: &Complaint) -> Reply {
     let path = path(&complaint.path);
     let message = match &complaint.why {
-        Why::Unknown => {
+        Problem::Unknown => {
             let (name, place) = match complaint.path.split_last() {
-                Some((Step::Key(name), [])) => (name.as_str(), String::new()),
-                Some((Step::Key(name), rest)) => {
+                Some((PathStep::Key(name), [])) => (name.as_str(), String::new()),
+                Some((PathStep::Key(name), rest)) => {
                     (name.as_str(), format!(" at '{}'", self::path(rest)))
                 }
                 _ => ("", String::new()),
@@ -200,45 +212,45 @@ fn refuse(complaint: &Complaint) -> Reply {
                 "Invalid JSON payload received. Unknown name \"{name}\"{place}: Cannot find field."
             )
         }
-        Why::Missing => format!("* GenerateContentRequest.{path}: {path} is not specified\n"),
-        Why::Type { expected, got } => {
+        Problem::Missing => format!("* GenerateContentRequest.{path}: {path} is not specified\n"),
+        Problem::Type { expected, got } => {
             format!("Invalid value at '{path}' ({}), {got}", kind(*expected))
         }
-        Why::Choice { got, .. } => format!("Invalid value at '{path}' (TYPE_ENUM), \"{got}\""),
-        Why::Range { expected, .. } => {
+        Problem::Choice { got, .. } => format!("Invalid value at '{path}' (TYPE_ENUM), \"{got}\""),
+        Problem::Range { expected, .. } => {
             format!("* GenerateContentRequest.{path}: {path} must be {expected}\n")
         }
-        Why::Empty => format!("* GenerateContentRequest.{path}: {path} must not be empty.\n"),
-        Why::Said(text) => text.clone(),
+        Problem::Empty => format!("* GenerateContentRequest.{path}: {path} must not be empty.\n"),
+        Problem::ApiMessage(text) => text.clone(),
     };
     let violation = json!({ "field": path, "description": message });
     let details = [json!({
         "@type": "type.googleapis.com/google.rpc.BadRequest",
         "fieldViolations": [violation],
     })];
-    let said = matches!(complaint.why, Why::Said(_));
+    let said = matches!(complaint.why, Problem::ApiMessage(_));
     error(400, "INVALID_ARGUMENT", &message, if said { &[] } else { &details })
 }
 
-fn path(steps: &[Step]) -> String {
+fn path(steps: &[PathStep]) -> String {
     let mut path = String::new();
     for step in steps {
         match step {
-            Step::Key(key) if path.is_empty() => path += key,
-            Step::Key(key) => path += &format!(".{key}"),
-            Step::Index(index) => path += &format!("[{index}]"),
+            PathStep::Key(key) if path.is_empty() => path += key,
+            PathStep::Key(key) => path += &format!(".{key}"),
+            PathStep::Index(index) => path += &format!("[{index}]"),
         }
     }
     path
 }
 
-const fn kind(kind: Kind) -> &'static str {
+const fn kind(kind: JsonKind) -> &'static str {
     match kind {
-        Kind::Object => "TYPE_MESSAGE",
-        Kind::Array => "repeated",
-        Kind::Text => "TYPE_STRING",
-        Kind::Integer => "TYPE_INT32",
-        Kind::Number => "TYPE_FLOAT",
-        Kind::Boolean => "TYPE_BOOL",
+        JsonKind::Object => "TYPE_MESSAGE",
+        JsonKind::Array => "repeated",
+        JsonKind::Text => "TYPE_STRING",
+        JsonKind::Integer => "TYPE_INT32",
+        JsonKind::Number => "TYPE_FLOAT",
+        JsonKind::Boolean => "TYPE_BOOL",
     }
 }

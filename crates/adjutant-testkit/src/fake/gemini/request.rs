@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::super::api::Exchange;
-use super::super::json::{Checked, Node};
+use super::super::api::ValidRequest;
+use super::super::json::{CheckResult, Node};
 use super::contents;
 
 const FIELDS: [&str; 7] = [
@@ -67,7 +67,7 @@ const SCHEMA: [&str; 22] = [
 const TYPES: [&str; 7] = ["STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT", "NULL"];
 
 /// Reads a request for a model.
-pub(super) fn read(value: &Value, model: &str) -> Checked<Exchange> {
+pub(super) fn read(value: &Value, model: &str) -> CheckResult<ValidRequest> {
     let root = Node::root(value);
     root.object(&FIELDS)?;
     config(&root)?;
@@ -81,25 +81,25 @@ pub(super) fn read(value: &Value, model: &str) -> Checked<Exchange> {
     let mut system = String::new();
     if let Some(instruction) = root.get("systemInstruction") {
         instruction.object(&["parts", "role"])?;
-        let parts = instruction.need("parts")?;
+        let parts = instruction.required("parts")?;
         for part in parts.items()? {
             part.object(&["text"])?;
-            system += part.need("text")?.text()?;
+            system += part.required("text")?.text()?;
             system.push('\n');
         }
         if parts.array()?.is_empty() {
             return parts
-                .say("* GenerateContentRequest.system_instruction.parts: must not be empty.\n");
+                .fail("* GenerateContentRequest.system_instruction.parts: must not be empty.\n");
         }
     }
     // The families 1 and 2 do not ask for their signatures back.
     let signs = !model.starts_with("gemini-1") && !model.starts_with("gemini-2");
-    let (task, turns) = contents::read(&root.need("contents")?, signs)?;
+    let (task, turns) = contents::read(&root.required("contents")?, signs)?;
     let model = model.to_owned();
-    Ok(Exchange { model, system, task, turns, usage: true, sealed: signs, bytes: 0 })
+    Ok(ValidRequest { model, system, task, turns, usage: true, sealed: signs, bytes: 0 })
 }
 
-fn config(root: &Node<'_, '_>) -> Checked<()> {
+fn config(root: &Node<'_, '_>) -> CheckResult<()> {
     let Some(config) = root.get("generationConfig") else { return Ok(()) };
     config.object(&CONFIG)?;
     config.get("maxOutputTokens").map(|node| node.integer(1)).transpose()?;
@@ -109,7 +109,7 @@ fn config(root: &Node<'_, '_>) -> Checked<()> {
     config.get("topK").map(|node| node.integer(1)).transpose()?;
     if let Some(sequences) = config.get("stopSequences") {
         for sequence in sequences.items()? {
-            sequence.filled()?;
+            sequence.non_empty_text()?;
         }
     }
     thinking(&config)?;
@@ -118,7 +118,7 @@ fn config(root: &Node<'_, '_>) -> Checked<()> {
         let Some(shape) = config.get(name) else { continue };
         shape.map()?;
         if mime != Some("application/json") {
-            return shape.say(format!(
+            return shape.fail(format!(
                 "{name} is only supported with a responseMimeType of application/json."
             ));
         }
@@ -129,7 +129,7 @@ fn config(root: &Node<'_, '_>) -> Checked<()> {
     Ok(())
 }
 
-fn thinking(config: &Node<'_, '_>) -> Checked<()> {
+fn thinking(config: &Node<'_, '_>) -> CheckResult<()> {
     let Some(thinking) = config.get("thinkingConfig") else { return Ok(()) };
     thinking.object(&["includeThoughts", "thinkingBudget", "thinkingLevel"])?;
     thinking.get("includeThoughts").map(|flag| flag.boolean()).transpose()?;
@@ -137,7 +137,7 @@ fn thinking(config: &Node<'_, '_>) -> Checked<()> {
         budget.number(-1.0, 65_536.0)?;
         if thinking.get("thinkingLevel").is_some() {
             return thinking
-                .say("You can only set only one of thinking budget and thinking level.");
+                .fail("You can only set only one of thinking budget and thinking level.");
         }
     }
     if let Some(level) = thinking.get("thinkingLevel") {
@@ -147,18 +147,18 @@ fn thinking(config: &Node<'_, '_>) -> Checked<()> {
     Ok(())
 }
 
-fn tools(root: &Node<'_, '_>) -> Checked<()> {
+fn tools(root: &Node<'_, '_>) -> CheckResult<()> {
     let Some(tools) = root.get("tools") else { return Ok(()) };
     for tool in tools.items()? {
         tool.object(&["functionDeclarations"])?;
-        for declaration in tool.need("functionDeclarations")?.items()? {
+        for declaration in tool.required("functionDeclarations")?.items()? {
             declare(&declaration)?;
         }
     }
     Ok(())
 }
 
-fn declare(declaration: &Node<'_, '_>) -> Checked<()> {
+fn declare(declaration: &Node<'_, '_>) -> CheckResult<()> {
     declaration.object(&[
         "name",
         "description",
@@ -168,18 +168,18 @@ fn declare(declaration: &Node<'_, '_>) -> Checked<()> {
         "response",
         "responseJsonSchema",
     ])?;
-    let name = declaration.need("name")?;
+    let name = declaration.required("name")?;
     if !contents::is_function_name(name.text()?) {
-        return name.say(
+        return name.fail(
             "Invalid function name. Must start with a letter or an underscore. Must be \
              alphanumeric (a-z, A-Z, 0-9), underscores (_), dots (.), colons (:), or dashes (-), \
              with a maximum length of 64.",
         );
     }
-    declaration.need("description")?.text()?;
+    declaration.required("description")?.text()?;
     if let Some(parameters) = declaration.get("parameters") {
         if declaration.get("parametersJsonSchema").is_some() {
-            return declaration.say("Only one of parameters and parametersJsonSchema may be set.");
+            return declaration.fail("Only one of parameters and parametersJsonSchema may be set.");
         }
         schema(&parameters)?;
     }
@@ -188,7 +188,7 @@ fn declare(declaration: &Node<'_, '_>) -> Checked<()> {
 }
 
 /// Checks a schema in the subset of OpenAPI: a JSON schema is not one.
-fn schema(node: &Node<'_, '_>) -> Checked<()> {
+fn schema(node: &Node<'_, '_>) -> CheckResult<()> {
     node.object(&SCHEMA)?;
     let kind = match node.get("type") {
         Some(kind) => {
@@ -199,7 +199,7 @@ fn schema(node: &Node<'_, '_>) -> Checked<()> {
             upper
         }
         None if node.get("anyOf").is_some() => String::new(),
-        None => return node.need("type").map(drop),
+        None => return node.required("type").map(drop),
     };
     node.get("items").map(|items| schema(&items)).transpose()?;
     if let Some(choices) = node.get("anyOf") {
@@ -210,19 +210,19 @@ fn schema(node: &Node<'_, '_>) -> Checked<()> {
     if let Some(properties) = node.get("properties") {
         let names = properties.map()?;
         if kind == "OBJECT" && names.is_empty() {
-            return properties.say("properties: should be non-empty for OBJECT type");
+            return properties.fail("properties: should be non-empty for OBJECT type");
         }
         for name in names.keys() {
-            schema(&properties.need(name)?)?;
+            schema(&properties.required(name)?)?;
         }
     }
     if kind == "ARRAY" {
-        node.need("items")?;
+        node.required("items")?;
     }
     Ok(())
 }
 
-fn tool_config(root: &Node<'_, '_>) -> Checked<()> {
+fn tool_config(root: &Node<'_, '_>) -> CheckResult<()> {
     let Some(config) = root.get("toolConfig") else { return Ok(()) };
     config.object(&["functionCallingConfig"])?;
     let Some(calling) = config.get("functionCallingConfig") else { return Ok(()) };
@@ -231,7 +231,7 @@ fn tool_config(root: &Node<'_, '_>) -> Checked<()> {
     let mode = calling.get("mode").map(|mode| mode.choice(&modes)).transpose()?;
     let Some(names) = calling.get("allowedFunctionNames") else { return Ok(()) };
     if !matches!(mode, Some("ANY" | "VALIDATED")) {
-        return names.say("Allowed function names should only be set when the mode is ANY.");
+        return names.fail("Allowed function names should only be set when the mode is ANY.");
     }
     names.array().map(drop)
 }

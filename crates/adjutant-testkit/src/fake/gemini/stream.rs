@@ -2,50 +2,55 @@
 
 use serde_json::{Value, json};
 
-use super::super::api::Exchange;
-use super::super::script::Cue;
+use super::super::api::ValidRequest;
+use super::super::script::SelectedTurn;
 use super::super::sse::{ascii, fragments, sign};
 use super::super::turn::{Call, Part, Stop, Usage};
 
 /// Renders a turn.
-pub(in super::super) fn stream(exchange: &Exchange, cue: &Cue<'_>) -> Vec<String> {
+pub(in super::super) fn stream(request: &ValidRequest, selected: &SelectedTurn<'_>) -> Vec<String> {
     let mut events = Vec::new();
     let mut calls = 0;
-    for part in &cue.turn.parts {
+    for part in &selected.turn.parts {
         match part {
             Part::Text(text) | Part::Refusal(text) => {
-                for piece in fragments(text, &cue.turn.fragment) {
-                    events.push(chunk(exchange, cue, &json!({ "text": piece }).to_string(), None));
+                for piece in fragments(text, &selected.turn.fragment) {
+                    events.push(chunk(
+                        request,
+                        selected,
+                        &json!({ "text": piece }).to_string(),
+                        None,
+                    ));
                 }
             }
             Part::Thinking(text) => {
-                for piece in fragments(text, &cue.turn.fragment) {
+                for piece in fragments(text, &selected.turn.fragment) {
                     let part = json!({ "text": piece, "thought": true }).to_string();
-                    events.push(chunk(exchange, cue, &part, None));
+                    events.push(chunk(request, selected, &part, None));
                 }
             }
             Part::Redacted(_) => {}
             Part::Call(call) => {
-                let part = call_part(call, exchange.sealed && calls == 0, cue);
-                events.push(chunk(exchange, cue, &part, None));
+                let part = call_part(call, request.sealed && calls == 0, selected);
+                events.push(chunk(request, selected, &part, None));
                 calls += 1;
             }
         }
     }
-    let thought = cue.turn.parts.iter().any(|part| matches!(part, Part::Thinking(_)));
+    let thought = selected.turn.parts.iter().any(|part| matches!(part, Part::Thinking(_)));
     let last = if thought && calls == 0 {
         json!({ "text": "", "thoughtSignature": sign("") })
     } else {
         json!({ "text": "" })
     };
-    events.push(chunk(exchange, cue, &last.to_string(), Some(reason(cue.turn.stop()))));
+    events.push(chunk(request, selected, &last.to_string(), Some(reason(selected.turn.stop()))));
     events
 }
 
 /// Writes a call; by hand, because its arguments may be deeper than a JSON value may be.
-fn call_part(call: &Call, signed: bool, cue: &Cue<'_>) -> String {
+fn call_part(call: &Call, signed: bool, selected: &SelectedTurn<'_>) -> String {
     let id = call.id.as_ref().map(|id| format!("\"id\":{},", json!(id))).unwrap_or_default();
-    let args = if cue.turn.escape { ascii(&call.text()) } else { call.text() };
+    let args = if selected.turn.escape { ascii(&call.text()) } else { call.text() };
     let signature = if signed {
         format!(",\"thoughtSignature\":{}", json!(sign(&call.name)))
     } else {
@@ -55,19 +60,24 @@ fn call_part(call: &Call, signed: bool, cue: &Cue<'_>) -> String {
     format!("{{\"functionCall\":{{{id}\"name\":{name},\"args\":{args}}}{signature}}}")
 }
 
-fn chunk(exchange: &Exchange, cue: &Cue<'_>, part: &str, reason: Option<&str>) -> String {
+fn chunk(
+    request: &ValidRequest,
+    selected: &SelectedTurn<'_>,
+    part: &str,
+    reason: Option<&str>,
+) -> String {
     let reason = reason.map(|reason| format!(",\"finishReason\":{}", json!(reason)));
-    let usage = if cue.turn.no_usage {
+    let usage = if selected.turn.no_usage {
         String::new()
     } else {
-        format!("\"usageMetadata\":{},", usage(&cue.usage))
+        format!("\"usageMetadata\":{},", usage(&selected.usage))
     };
     format!(
         "data: {{\"candidates\":[{{\"content\":{{\"parts\":[{part}],\"role\":\"model\"}}{},\
          \"index\":0}}],{usage}\"modelVersion\":{},\"responseId\":\"{:016x}\"}}\r\n\r\n",
         reason.unwrap_or_default(),
-        json!(exchange.model),
-        cue.key,
+        json!(request.model),
+        selected.key,
     )
 }
 

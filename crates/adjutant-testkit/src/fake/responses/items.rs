@@ -5,32 +5,32 @@
 
 use std::collections::BTreeSet;
 
-use super::super::json::{Checked, Node, Why};
+use super::super::json::{CheckResult, Node, Problem};
 use super::super::sse::is_sealed;
 
 const STATUS: [&str; 3] = ["in_progress", "completed", "incomplete"];
 
 /// The conversation so far.
 #[derive(Debug)]
-pub(super) struct Talk<'v> {
+pub(super) struct ResponseItemsCheck<'v> {
     pub(super) system: String,
     pub(super) task: Option<String>,
     pub(super) turns: usize,
-    /// Whether the server keeps what it said, so that an id alone may stand for it.
+    /// Whether the server stores its items, so that an id may refer to one.
     stored: bool,
-    /// Whether the item before was the model's.
+    /// Whether the previous item was the model's.
     speaking: bool,
     /// What the ids of the latest turn begin with.
     key: Option<&'v str>,
     calls: Vec<&'v str>,
     outputs: BTreeSet<&'v str>,
     thoughts: BTreeSet<&'v str>,
-    /// A thought that nothing followed yet.
+    /// A reasoning item that no other item has followed yet.
     pending: Option<&'v str>,
     any: bool,
 }
 
-impl<'v> Talk<'v> {
+impl<'v> ResponseItemsCheck<'v> {
     pub(super) const fn new(stored: bool) -> Self {
         Self {
             system: String::new(),
@@ -47,7 +47,7 @@ impl<'v> Talk<'v> {
         }
     }
 
-    pub(super) fn hear(&mut self, item: &Node<'v, '_>) -> Checked<()> {
+    pub(super) fn check_item(&mut self, item: &Node<'v, '_>) -> CheckResult<()> {
         self.any = true;
         item.map()?;
         let kind = match item.get("type") {
@@ -64,19 +64,19 @@ impl<'v> Talk<'v> {
         }
     }
 
-    fn message(&mut self, item: &Node<'v, '_>) -> Checked<()> {
+    fn message(&mut self, item: &Node<'v, '_>) -> CheckResult<()> {
         item.object(&["type", "role", "content", "id", "status", "phase"])?;
-        let role = item.need("role")?.choice(&["user", "assistant", "system", "developer"])?;
-        item.some("status").map(|status| status.choice(&STATUS).map(drop)).transpose()?;
+        let role = item.required("role")?.choice(&["user", "assistant", "system", "developer"])?;
+        item.non_null("status").map(|status| status.choice(&STATUS).map(drop)).transpose()?;
         let text = content(item, role == "assistant")?;
         if role == "assistant" {
-            if let Some(id) = item.some("id") {
-                self.identify(&id, "msg")?;
+            if let Some(id) = item.non_null("id") {
+                self.check_item_id(&id, "msg")?;
             }
-            self.speak(None);
+            self.continue_model_turn(None);
             return Ok(());
         }
-        self.listen(item)?;
+        self.end_model_turn(item)?;
         if role == "user" {
             self.task.get_or_insert(text);
         } else {
@@ -86,22 +86,22 @@ impl<'v> Talk<'v> {
         Ok(())
     }
 
-    fn reasoning(&mut self, item: &Node<'v, '_>) -> Checked<()> {
+    fn reasoning(&mut self, item: &Node<'v, '_>) -> CheckResult<()> {
         item.object(&["type", "id", "summary", "content", "encrypted_content", "status"])?;
-        let id = item.need("id")?;
+        let id = item.required("id")?;
         let text = prefixed(&id, "rs")?;
-        for part in item.need("summary")?.items()? {
+        for part in item.required("summary")?.items()? {
             part.object(&["type", "text"])?;
-            part.need("type")?.choice(&["summary_text"])?;
-            part.need("text")?.text()?;
+            part.required("type")?.choice(&["summary_text"])?;
+            part.required("text")?.text()?;
         }
-        match item.some("encrypted_content") {
+        match item.non_null("encrypted_content") {
             Some(seal) if !is_sealed(seal.text()?) => {
                 return seal
-                    .say(format!("The encrypted content for item {text} could not be verified."));
+                    .fail(format!("The encrypted content for item {text} could not be verified."));
             }
             None if !self.stored => {
-                return item.say(format!(
+                return item.fail(format!(
                     "Item with id '{text}' not found. Items are not persisted when `store` is set \
                      to false. Try again with `store` set to true, or remove this item from your \
                      input."
@@ -109,58 +109,58 @@ impl<'v> Talk<'v> {
             }
             Some(_) | None => {}
         }
-        self.speak(None);
+        self.continue_model_turn(None);
         self.thoughts.insert(text);
         self.pending = Some(text);
         Ok(())
     }
 
-    fn call(&mut self, item: &Node<'v, '_>) -> Checked<()> {
+    fn call(&mut self, item: &Node<'v, '_>) -> CheckResult<()> {
         item.object(&["type", "id", "call_id", "name", "arguments", "status"])?;
-        item.some("status").map(|status| status.choice(&STATUS).map(drop)).transpose()?;
-        if let Some(id) = item.some("id") {
-            self.identify(&id, "fc")?;
+        item.non_null("status").map(|status| status.choice(&STATUS).map(drop)).transpose()?;
+        if let Some(id) = item.non_null("id") {
+            self.check_item_id(&id, "fc")?;
         }
-        let call_id = item.need("call_id")?.filled()?;
-        item.need("name")?.filled()?;
-        item.need("arguments")?.text()?;
+        let call_id = item.required("call_id")?.non_empty_text()?;
+        item.required("name")?.non_empty_text()?;
+        item.required("arguments")?.text()?;
         if self.calls.contains(&call_id) {
-            return item.say(format!("Duplicate function call with call_id {call_id}."));
+            return item.fail(format!("Duplicate function call with call_id {call_id}."));
         }
         self.calls.push(call_id);
-        self.speak(call_id.len().checked_sub(2).and_then(|end| call_id.get(..end)));
+        self.continue_model_turn(call_id.len().checked_sub(2).and_then(|end| call_id.get(..end)));
         Ok(())
     }
 
-    fn output(&mut self, item: &Node<'v, '_>) -> Checked<()> {
+    fn output(&mut self, item: &Node<'v, '_>) -> CheckResult<()> {
         item.object(&["type", "id", "call_id", "output", "status"])?;
-        item.some("status").map(|status| status.choice(&STATUS).map(drop)).transpose()?;
-        let call_id = item.need("call_id")?.text()?;
-        let output = item.need("output")?;
+        item.non_null("status").map(|status| status.choice(&STATUS).map(drop)).transpose()?;
+        let call_id = item.required("call_id")?.text()?;
+        let output = item.required("output")?;
         if !output.value.is_string() {
             for part in output.items()? {
                 part.object(&["type", "text"])?;
-                part.need("type")?.choice(&["input_text"])?;
-                part.need("text")?.text()?;
+                part.required("type")?.choice(&["input_text"])?;
+                part.required("text")?.text()?;
             }
         }
-        self.listen(item)?;
+        self.end_model_turn(item)?;
         if !self.calls.contains(&call_id) {
             let why =
                 format!("No tool call found for function call output with call_id {call_id}.");
-            let mut complaint = item.complain(Why::Said(why));
+            let mut complaint = item.complaint(Problem::ApiMessage(why));
             // The API blames the input as a whole.
             complaint.path.truncate(1);
             return Err(complaint);
         }
         if !self.outputs.insert(call_id) {
-            return item.say(format!("Duplicate function call output for call_id {call_id}."));
+            return item.fail(format!("Duplicate function call output for call_id {call_id}."));
         }
         Ok(())
     }
 
-    /// Checks the id of an item of ours: its thoughts must have come before.
-    fn identify(&self, id: &Node<'v, '_>, prefix: &str) -> Checked<()> {
+    /// Checks the id of an item of the model: its reasoning item must come before it.
+    fn check_item_id(&self, id: &Node<'v, '_>, prefix: &str) -> CheckResult<()> {
         let text = prefixed(id, prefix)?;
         let bare = &text[prefix.len() + 1..];
         let Some((key, _)) = bare.split_once('t').filter(|(key, _)| key.len() == 16) else {
@@ -170,13 +170,13 @@ impl<'v> Talk<'v> {
         if self.thoughts.contains(needed.as_str()) {
             return Ok(());
         }
-        id.say(format!(
+        id.fail(format!(
             "Item '{text}' was provided without its required 'reasoning' item: '{needed}'."
         ))
     }
 
-    /// The model says something: a new turn, unless it goes on with the one before.
-    fn speak(&mut self, key: Option<&'v str>) {
+    /// Counts an item of the model: it starts a new turn unless it continues the previous one.
+    fn continue_model_turn(&mut self, key: Option<&'v str>) {
         let goes_on = self.speaking || (key.is_some() && key == self.key);
         self.turns += usize::from(!goes_on);
         self.speaking = true;
@@ -186,43 +186,43 @@ impl<'v> Talk<'v> {
         }
     }
 
-    /// Someone else says something: no thought may be left hanging.
-    fn listen(&mut self, item: &Node<'_, '_>) -> Checked<()> {
+    /// Ends the turn of the model, whose last item must not be a reasoning item.
+    fn end_model_turn(&mut self, item: &Node<'_, '_>) -> CheckResult<()> {
         self.speaking = false;
-        self.hanging(item)
+        self.check_no_pending_thought(item)
     }
 
-    fn hanging(&self, node: &Node<'_, '_>) -> Checked<()> {
+    fn check_no_pending_thought(&self, node: &Node<'_, '_>) -> CheckResult<()> {
         let Some(id) = self.pending else { return Ok(()) };
-        node.say(format!(
+        node.fail(format!(
             "Item '{id}' of type 'reasoning' was provided without its required following item."
         ))
     }
 
-    pub(super) fn end(&self, input: &Node<'_, '_>) -> Checked<()> {
+    pub(super) fn check_end(&self, input: &Node<'_, '_>) -> CheckResult<()> {
         if !self.any && input.value.as_str().is_none_or(str::is_empty) {
-            return input.say("Missing required parameter: 'input'.");
+            return input.fail("Missing required parameter: 'input'.");
         }
-        self.hanging(input)?;
+        self.check_no_pending_thought(input)?;
         if let Some(open) = self.calls.iter().find(|call| !self.outputs.contains(**call)) {
-            return input.say(format!("No tool output found for function call {open}."));
+            return input.fail(format!("No tool output found for function call {open}."));
         }
         Ok(())
     }
 }
 
-/// Reads an id that begins as the ids of its kind do.
-fn prefixed<'v>(id: &Node<'v, '_>, prefix: &str) -> Checked<&'v str> {
+/// Reads an id, which must begin with the prefix of its kind.
+fn prefixed<'v>(id: &Node<'v, '_>, prefix: &str) -> CheckResult<&'v str> {
     let text = id.text()?;
     if text.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('_')) {
         return Ok(text);
     }
-    id.say(format!("Invalid 'id': '{text}'. Expected an ID that begins with '{prefix}'."))
+    id.fail(format!("Invalid 'id': '{text}'. Expected an ID that begins with '{prefix}'."))
 }
 
-/// Reads the content of a message: a text, or parts that fit who speaks.
-fn content(item: &Node<'_, '_>, model: bool) -> Checked<String> {
-    let content = item.need("content")?;
+/// Reads the content of a message: a text, or parts that fit the role.
+fn content(item: &Node<'_, '_>, model: bool) -> CheckResult<String> {
+    let content = item.required("content")?;
     if let Some(text) = content.value.as_str() {
         return Ok(text.to_owned());
     }
@@ -231,17 +231,17 @@ fn content(item: &Node<'_, '_>, model: bool) -> Checked<String> {
     let mut whole = String::new();
     for part in content.items()? {
         part.map()?;
-        match part.need("type")?.choice(kinds)? {
+        match part.required("type")?.choice(kinds)? {
             "refusal" => {
                 part.object(&["type", "refusal"])?;
-                part.need("refusal")?.text()?;
+                part.required("refusal")?.text()?;
             }
             "input_image" => {
                 part.object(&["type", "image_url", "file_id", "detail"])?;
             }
             _ => {
                 part.object(&["type", "text", "annotations", "logprobs"])?;
-                whole += part.need("text")?.text()?;
+                whole += part.required("text")?.text()?;
                 whole.push('\n');
             }
         }

@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use super::super::api::Exchange;
-use super::super::json::{Checked, Node};
+use super::super::api::ValidRequest;
+use super::super::json::{CheckResult, Node};
 use super::super::openai::{EFFORTS, common, format, function, streams};
-use super::items::Talk;
+use super::items::ResponseItemsCheck;
 
 const FIELDS: [&str; 28] = [
     "background",
@@ -50,10 +50,10 @@ const INCLUDABLE: [&str; 8] = [
 ];
 
 /// Reads a request.
-pub(super) fn read(value: &Value) -> Checked<Exchange> {
+pub(super) fn read(value: &Value) -> CheckResult<ValidRequest> {
     let root = Node::root(value);
     root.object(&FIELDS)?;
-    let model = root.need("model")?.filled()?.to_owned();
+    let model = root.required("model")?.non_empty_text()?.to_owned();
     streams(&root)?;
     common(&root)?;
     options(&root)?;
@@ -61,65 +61,76 @@ pub(super) fn read(value: &Value) -> Checked<Exchange> {
     text(&root)?;
     tools(&root)?;
     let sealed = include(&root)?;
-    let instructions = root.some("instructions").map(|node| node.text()).transpose()?;
-    let input = root.need("input")?;
-    let mut talk = Talk::new(root.some("store").is_none_or(|node| node.value != false));
+    let instructions = root.non_null("instructions").map(|node| node.text()).transpose()?;
+    let input = root.required("input")?;
+    let mut conversation =
+        ResponseItemsCheck::new(root.non_null("store").is_none_or(|node| node.value != false));
     if let Some(text) = input.value.as_str() {
-        talk.task = Some(text.to_owned());
+        conversation.task = Some(text.to_owned());
     } else {
         for item in input.items()? {
-            talk.hear(&item)?;
+            conversation.check_item(&item)?;
         }
     }
-    talk.end(&input)?;
-    let system = format!("{}\n{}", instructions.unwrap_or_default(), talk.system);
-    let task = talk.task.unwrap_or_default();
-    Ok(Exchange { model, system, task, turns: talk.turns, usage: true, sealed, bytes: 0 })
+    conversation.check_end(&input)?;
+    let system = format!("{}\n{}", instructions.unwrap_or_default(), conversation.system);
+    let task = conversation.task.unwrap_or_default();
+    Ok(ValidRequest {
+        model,
+        system,
+        task,
+        turns: conversation.turns,
+        usage: true,
+        sealed,
+        bytes: 0,
+    })
 }
 
-fn options(root: &Node<'_, '_>) -> Checked<()> {
-    root.some("max_output_tokens").map(|node| node.integer(16)).transpose()?;
-    root.some("max_tool_calls").map(|node| node.integer(1)).transpose()?;
-    root.some("top_logprobs").map(|node| node.integer(0)).transpose()?;
-    root.some("truncation").map(|node| node.choice(&["auto", "disabled"]).map(drop)).transpose()?;
-    if let Some(options) = root.some("stream_options") {
+fn options(root: &Node<'_, '_>) -> CheckResult<()> {
+    root.non_null("max_output_tokens").map(|node| node.integer(16)).transpose()?;
+    root.non_null("max_tool_calls").map(|node| node.integer(1)).transpose()?;
+    root.non_null("top_logprobs").map(|node| node.integer(0)).transpose()?;
+    root.non_null("truncation")
+        .map(|node| node.choice(&["auto", "disabled"]).map(drop))
+        .transpose()?;
+    if let Some(options) = root.non_null("stream_options") {
         options.object(&["include_obfuscation"])?;
-        options.some("include_obfuscation").map(|flag| flag.boolean()).transpose()?;
+        options.non_null("include_obfuscation").map(|flag| flag.boolean()).transpose()?;
     }
-    if let Some(id) = root.some("previous_response_id") {
+    if let Some(id) = root.non_null("previous_response_id") {
         let text = id.text()?;
-        return id.say(format!("Previous response with id '{text}' not found."));
+        return id.fail(format!("Previous response with id '{text}' not found."));
     }
     for unknown in ["conversation", "prompt", "background"] {
-        if let Some(node) = root.some(unknown).filter(|node| node.value != false) {
-            return node.say(format!("This fake keeps no '{unknown}'."));
+        if let Some(node) = root.non_null(unknown).filter(|node| node.value != false) {
+            return node.fail(format!("This fake keeps no '{unknown}'."));
         }
     }
     Ok(())
 }
 
-fn reasoning(root: &Node<'_, '_>) -> Checked<()> {
-    let Some(reasoning) = root.some("reasoning") else { return Ok(()) };
+fn reasoning(root: &Node<'_, '_>) -> CheckResult<()> {
+    let Some(reasoning) = root.non_null("reasoning") else { return Ok(()) };
     reasoning.object(&["effort", "summary", "generate_summary"])?;
-    reasoning.some("effort").map(|effort| effort.choice(&EFFORTS).map(drop)).transpose()?;
+    reasoning.non_null("effort").map(|effort| effort.choice(&EFFORTS).map(drop)).transpose()?;
     for name in ["summary", "generate_summary"] {
         reasoning
-            .some(name)
+            .non_null(name)
             .map(|node| node.choice(&["auto", "concise", "detailed"]).map(drop))
             .transpose()?;
     }
     Ok(())
 }
 
-fn text(root: &Node<'_, '_>) -> Checked<()> {
-    let Some(text) = root.some("text") else { return Ok(()) };
+fn text(root: &Node<'_, '_>) -> CheckResult<()> {
+    let Some(text) = root.non_null("text") else { return Ok(()) };
     text.object(&["format", "verbosity"])?;
-    text.some("verbosity")
+    text.non_null("verbosity")
         .map(|node| node.choice(&["low", "medium", "high"]).map(drop))
         .transpose()?;
-    let Some(shape) = text.some("format") else { return Ok(()) };
+    let Some(shape) = text.non_null("format") else { return Ok(()) };
     shape.map()?;
-    match shape.need("type")?.choice(&["text", "json_object", "json_schema"])? {
+    match shape.required("type")?.choice(&["text", "json_object", "json_schema"])? {
         "json_schema" => {
             shape.object(&["type", "name", "description", "schema", "strict"])?;
             format(&shape)
@@ -128,35 +139,35 @@ fn text(root: &Node<'_, '_>) -> Checked<()> {
     }
 }
 
-fn tools(root: &Node<'_, '_>) -> Checked<()> {
-    if let Some(tools) = root.some("tools") {
+fn tools(root: &Node<'_, '_>) -> CheckResult<()> {
+    if let Some(tools) = root.non_null("tools") {
         for tool in tools.items()? {
             tool.object(&["type", "name", "description", "parameters", "strict"])?;
-            tool.need("type")?.choice(&["function"])?;
+            tool.required("type")?.choice(&["function"])?;
             function(&tool)?;
         }
     }
-    let Some(choice) = root.some("tool_choice") else { return Ok(()) };
+    let Some(choice) = root.non_null("tool_choice") else { return Ok(()) };
     if choice.value.is_string() {
         return choice.choice(&["none", "auto", "required"]).map(drop);
     }
     choice.map()?;
-    match choice.need("type")?.choice(&["function", "allowed_tools"])? {
+    match choice.required("type")?.choice(&["function", "allowed_tools"])? {
         "function" => {
             choice.object(&["type", "name"])?;
-            choice.need("name")?.filled().map(drop)
+            choice.required("name")?.non_empty_text().map(drop)
         }
         _ => {
             choice.object(&["type", "mode", "tools"])?;
-            choice.need("mode")?.choice(&["auto", "required"])?;
-            choice.need("tools")?.array().map(drop)
+            choice.required("mode")?.choice(&["auto", "required"])?;
+            choice.required("tools")?.array().map(drop)
         }
     }
 }
 
-/// Reads what else is asked for, and says whether sealed thoughts are.
-fn include(root: &Node<'_, '_>) -> Checked<bool> {
-    let Some(include) = root.some("include") else { return Ok(false) };
+/// Reads `include` and returns whether it requests encrypted thoughts.
+fn include(root: &Node<'_, '_>) -> CheckResult<bool> {
+    let Some(include) = root.non_null("include") else { return Ok(false) };
     let mut sealed = false;
     for item in include.items()? {
         sealed |= item.choice(&INCLUDABLE)? == INCLUDABLE[0];

@@ -34,7 +34,7 @@ fn a_url_that_two_parsers_read_differently_is_not_fetched() {
 }
 
 #[test]
-fn a_redirect_ends_where_nobody_has_allowed_the_host() {
+fn a_redirect_to_a_host_that_is_not_allowed_is_not_followed() {
     let names = Names::with(&[("a.example", &["127.0.0.1"]), ("b.example", &["127.0.0.1"])]);
     let server = Server::new(|head, stream| {
         let host = head.lines().find_map(|line| line.strip_prefix("host: ")).unwrap();
@@ -48,7 +48,7 @@ fn a_redirect_ends_where_nobody_has_allowed_the_host() {
     let rig = rig_with(web.with_resolver(names.clone()));
     let start = format!("http://a.example:{}/start", server.port);
     let said = fetch(&rig, &start, "a.example", &["a.example"]);
-    insta::assert_snapshot!(steady(&said, server.port), @"error: the page redirects to `b.example`, which nobody has allowed yet; to ask for it, fetch http://b.example:PORT/end?q=1");
+    insta::assert_snapshot!(steady(&said, server.port), @"error: the page redirects to `b.example`, which is not approved yet; to request approval, fetch http://b.example:PORT/end?q=1");
     assert_eq!(names.asked(), ["a.example"], "the other name is not even resolved");
     let said = fetch(&rig, &start, "a.example", &["a.example", "b.example"]);
     assert!(said.contains("arrived"), "{said}");

@@ -25,7 +25,7 @@ fn fetch(server: &Server) -> String {
     fetch_with(server, WebCaps::default())
 }
 
-/// Streams a thousand million bytes of `fill`, compressed, for as long as someone listens.
+/// Streams a thousand million bytes of `fill`, compressed, until the client disconnects.
 fn bomb(fill: u8) -> Server {
     Server::new(move |_, stream| {
         let head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Encoding: gzip\r\n\r\n";
@@ -51,7 +51,7 @@ fn a_decompression_bomb_stops_at_the_cap() {
     ");
     insta::assert_snapshot!(fetch(&bomb(0)), @r#"
     <page url="http://127.0.0.1:PORT/" status="200" type="text/plain"/>
-    [this is no text, so it is not shown]
+    [this is not text, so it is not shown]
     "#);
 }
 
@@ -73,7 +73,7 @@ fn an_endless_answer_is_cut() {
 }
 
 #[test]
-fn compressed_nothing_does_not_go_on_for_ever() {
+fn an_endless_stream_of_empty_compressed_blocks_ends() {
     let server = Server::new(|_, stream| {
         let head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Encoding: gzip\r\n\r\n";
         stream.write_all(head.as_bytes())?;
@@ -108,13 +108,13 @@ fn broken_compression_is_an_error() {
     error: `127.0.0.1` did not answer properly: corrupt gzip stream does not have a matching checksum
     <page url="http://127.0.0.1:PORT/" status="200" type="text/plain" bytes="0">
     </page>
-    error: the answer is encoded as `br`, which was not asked for
-    error: the answer is encoded as `gzip, gzip`, which was not asked for
+    error: the answer is encoded as `br`, which was not requested
+    error: the answer is encoded as `gzip, gzip`, which was not requested
     "#);
 }
 
 #[test]
-fn a_silent_server_is_left() {
+fn a_silent_server_is_abandoned_at_the_timeout() {
     let before = Server::new(|_, stream| stall(stream));
     let in_head = Server::new(|_, stream| {
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Ty")?;
@@ -132,9 +132,9 @@ fn a_silent_server_is_left() {
         fetch_with(&in_body, total),
     ];
     insta::assert_snapshot!(said.join("\n"), @"
-    error: `127.0.0.1` was silent for 0.08 s
-    error: `127.0.0.1` was silent for 0.08 s
-    error: `127.0.0.1` was silent for 0.08 s
+    error: `127.0.0.1` sent nothing for 0.08 s
+    error: `127.0.0.1` sent nothing for 0.08 s
+    error: `127.0.0.1` sent nothing for 0.08 s
     error: it took longer than 0.08 s
     ");
 }
@@ -151,7 +151,7 @@ impl Resolver for Stuck {
 }
 
 #[test]
-fn a_resolver_that_hangs_is_left_behind() {
+fn a_resolver_that_hangs_is_abandoned_at_the_timeout() {
     let (release, stuck) = channel();
     let caps = WebCaps { total_time: Duration::from_millis(80), ..WebCaps::default() };
     let web = WebAccess::new().with_caps(caps).with_resolver(Arc::new(Stuck(Mutex::new(stuck))));
@@ -170,7 +170,7 @@ fn a_call_works_on_a_thread_of_the_engine() {
 }
 
 #[test]
-fn a_call_ends_when_it_is_told_to() {
+fn a_call_ends_when_it_is_stopped() {
     let server = Server::new(|_, stream| stall(stream));
     let rig = rig(server.port);
     let url = format!("http://127.0.0.1:{}/", server.port);
@@ -248,7 +248,7 @@ fn nested_and_misnested_html_costs_no_stack_and_little_time() {
 }
 
 #[test]
-fn lines_in_deep_quotations_do_not_multiply_without_end() {
+fn lines_in_deep_quotations_are_limited() {
     let page = format!("{}<pre>{}", "<blockquote>".repeat(1_000), "\n".repeat(1_000_000));
     let text = fetch(&Server::page("text/html", page));
     assert!(text.len() < 50_000, "{}", text.len());

@@ -101,7 +101,7 @@ fn redirect(to: &str) -> Vec<u8> {
     response("302 Found", &format!("Location: {to}\r\n"), "")
 }
 
-/// A resolver that answers as told: each time it is asked, the next answer; the last one stays.
+/// A resolver with fixed answers: each lookup gets the next one; the last one repeats.
 #[derive(Debug, Default)]
 struct Names {
     answers: BTreeMap<&'static str, Vec<Vec<IpAddr>>>,

@@ -109,25 +109,25 @@ fn a_page_cannot_close_its_tags_or_speak_for_the_tool() {
 }
 
 #[test]
-fn what_is_no_text_is_named_and_not_dumped() {
+fn binary_content_is_described_and_not_shown() {
     insta::assert_snapshot!(fetch("application/pdf", "%PDF-1.7"), @r#"
     <page url="http://127.0.0.1:PORT/docs/page" status="200" type="application/pdf" length="8"/>
-    [this is no text, so it is not shown]
+    [this is not text, so it is not shown]
     "#);
     insta::assert_snapshot!(fetch("text/plain", "a\0b"), @r#"
     <page url="http://127.0.0.1:PORT/docs/page" status="200" type="text/plain" length="3"/>
-    [this is no text, so it is not shown]
+    [this is not text, so it is not shown]
     "#);
     let server = Server::fixed(response("200 OK", "", b"\x89PNG\r\n\x1a\n"));
     let text = rig(server.port).fetch(&format!("http://127.0.0.1:{}/", server.port));
     insta::assert_snapshot!(steady(&text, server.port), @r#"
     <page url="http://127.0.0.1:PORT/" status="200" type="" length="8"/>
-    [this is no text, so it is not shown]
+    [this is not text, so it is not shown]
     "#);
 }
 
 #[test]
-fn characters_are_read_as_the_page_says() {
+fn the_charset_of_the_page_is_used() {
     assert!(fetch("text/plain; charset=ISO-8859-1", b"caf\xe9").contains("café"));
     assert!(fetch("text/plain; charset=\"utf-16le\"", b"h\0i\0").contains("\nhi\n"));
     assert!(fetch("text/html", b"<meta charset=windows-1251>\xcf\xf0").contains("Пр"));
@@ -152,7 +152,7 @@ fn a_failure_of_the_server_is_an_error_with_its_page() {
 }
 
 #[test]
-fn a_long_page_is_cut_where_the_call_says() {
+fn a_long_page_is_truncated_at_the_requested_length() {
     let server = Server::page("text/plain", "äöü".repeat(10));
     let url = format!("http://127.0.0.1:{}/", server.port);
     let output = rig(server.port).output(ToolName::WebFetch, &json!({"url": url, "max_chars": 4}));

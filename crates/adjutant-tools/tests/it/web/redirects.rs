@@ -80,17 +80,17 @@ fn a_redirect_is_judged_like_a_url_of_its_own() {
         assert_eq!(server.requests().len(), 1, "{place}");
     }
     insta::assert_snapshot!(said.join("\n"), @"
-    error: the page redirects to `http://10.0.0.1/`, which was not followed: `10.0.0.1` leads to an address that is not public (private), so it is not asked
-    error: the page redirects to `http://169.254.169.254/latest/meta-data/`, which was not followed: `169.254.169.254` leads to an address that is not public (link-local), so it is not asked
-    error: the page redirects to `http://127.0.0.1/`, which was not followed: `127.0.0.1` leads to an address that is not public (loopback), so it is not asked
-    error: the page redirects to `http://127.0.0.1:8080/`, which was not followed: `127.0.0.1` leads to an address that is not public (loopback), so it is not asked
-    error: the page redirects to `http://127.0.0.1/`, which was not followed: `127.0.0.1` leads to an address that is not public (loopback), so it is not asked
-    error: the page redirects to `http://127.0.0.1:8443/`, which was not followed: `127.0.0.1` leads to an address that is not public (loopback), so it is not asked
-    error: the page redirects to `http://[::1]/`, which was not followed: `::1` leads to an address that is not public (loopback), so it is not asked
-    error: the page redirects to `http://[::ffff:a00:1]/`, which was not followed: `::ffff:10.0.0.1` leads to an address that is not public (private), so it is not asked
-    error: the page redirects to `http://127.0.0.1/`, which was not followed: `127.0.0.1` leads to an address that is not public (loopback), so it is not asked
-    error: the page redirects to `http://inside.example/`, which was not followed: `inside.example` leads to an address that is not public (private), so it is not asked
-    error: the page redirects to `http://mixed.example/`, which was not followed: `mixed.example` leads to an address that is not public (loopback), so it is not asked
+    error: the page redirects to `http://10.0.0.1/`, which was not followed: `10.0.0.1` resolves to an address that is not public (private), so no request was sent
+    error: the page redirects to `http://169.254.169.254/latest/meta-data/`, which was not followed: `169.254.169.254` resolves to an address that is not public (link-local), so no request was sent
+    error: the page redirects to `http://127.0.0.1/`, which was not followed: `127.0.0.1` resolves to an address that is not public (loopback), so no request was sent
+    error: the page redirects to `http://127.0.0.1:8080/`, which was not followed: `127.0.0.1` resolves to an address that is not public (loopback), so no request was sent
+    error: the page redirects to `http://127.0.0.1/`, which was not followed: `127.0.0.1` resolves to an address that is not public (loopback), so no request was sent
+    error: the page redirects to `http://127.0.0.1:8443/`, which was not followed: `127.0.0.1` resolves to an address that is not public (loopback), so no request was sent
+    error: the page redirects to `http://[::1]/`, which was not followed: `::1` resolves to an address that is not public (loopback), so no request was sent
+    error: the page redirects to `http://[::ffff:a00:1]/`, which was not followed: `::ffff:10.0.0.1` resolves to an address that is not public (private), so no request was sent
+    error: the page redirects to `http://127.0.0.1/`, which was not followed: `127.0.0.1` resolves to an address that is not public (loopback), so no request was sent
+    error: the page redirects to `http://inside.example/`, which was not followed: `inside.example` resolves to an address that is not public (private), so no request was sent
+    error: the page redirects to `http://mixed.example/`, which was not followed: `mixed.example` resolves to an address that is not public (loopback), so no request was sent
     error: the page redirects to `http://name:[masked:url-password]@example.com/`, which was not followed: the URL contains a user name or password; leave it out
     error: the page redirects to `http://127.0.0.1:22/`, which was not followed: port 22 is not allowed; use 80, 443, 8080 or 8443
     error: the page redirects to `file:///etc/passwd`, which was not followed: only http and https can be fetched, not `file`
@@ -101,13 +101,13 @@ fn a_redirect_is_judged_like_a_url_of_its_own() {
 }
 
 #[test]
-fn a_name_that_changes_its_mind_between_redirects_is_caught() {
+fn a_name_that_resolves_differently_after_a_redirect_is_refused() {
     let server = Server::fixed(redirect("/next"));
     let names = Names::with(&[("rebind.example", &["127.0.0.1", "10.0.0.1"])]);
     let web = WebAccess::new().with_resolver(Arc::clone(&names) as _);
     let rig = rig_with(web.with_loopback_for_tests(&[server.port], Vec::new()));
     let text = rig.fetch(&format!("http://rebind.example:{}/", server.port));
-    insta::assert_snapshot!(steady(&text, server.port), @"error: the page redirects to `http://rebind.example:PORT/next`, which was not followed: `rebind.example` leads to an address that is not public (private), so it is not asked");
+    insta::assert_snapshot!(steady(&text, server.port), @"error: the page redirects to `http://rebind.example:PORT/next`, which was not followed: `rebind.example` resolves to an address that is not public (private), so no request was sent");
     assert_eq!(server.requests().len(), 1);
     assert_eq!(names.asked().len(), 2);
 }
@@ -170,7 +170,7 @@ impl Drop for Secured {
 }
 
 #[test]
-fn a_secure_page_must_prove_its_name_and_may_not_lead_to_an_open_one() {
+fn https_certificates_are_checked_and_redirects_to_http_are_refused() {
     let (server, certificate) = secure(|head, stream| {
         stream.write_all(&match head.split(' ').nth(1).unwrap() {
             "/down" => redirect("http://secure.example/"),

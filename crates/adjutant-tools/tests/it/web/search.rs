@@ -77,7 +77,7 @@ fn brave_gets_its_key_in_a_header() {
 }
 
 #[test]
-fn tavily_gets_a_question_as_json() {
+fn tavily_gets_the_query_as_json() {
     let server = Server::new(|head, stream: &mut dyn Stream| {
         let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
         let mut body = vec![0; length.parse().unwrap()];
@@ -102,13 +102,13 @@ fn tavily_gets_a_question_as_json() {
 }
 
 #[test]
-fn without_an_engine_it_is_said_how_to_configure_one() {
+fn without_a_search_engine_the_error_says_how_to_configure_one() {
     insta::assert_snapshot!(rig_with(WebAccess::new()).search(json!({"query": "q"})), @r#"error: no search engine is configured; a person can add `[search]` with `engine` = "searxng", "brave" or "tavily", and `url` or `key`, to ~/.config/adjutant/config.toml"#);
     insta::assert_snapshot!(Rig::new().search(json!({"query": "q"})), @"error: `WebSearch` is not available without network; available: Read, Grep, Glob, Note");
 }
 
 #[test]
-fn what_an_engine_answers_is_not_trusted() {
+fn invalid_and_hostile_answers_of_a_search_engine_are_errors() {
     let deep = "[".repeat(100_000);
     let said = [
         searxng(&Server::fixed(response("403 Forbidden", "", ""))),
@@ -125,14 +125,14 @@ fn what_an_engine_answers_is_not_trusted() {
     error: Brave answered with status 401; its key is not accepted
     error: Brave answered with status 429; its limit is reached, so go on without it for now
     error: Brave answered with status 302; it redirects, which is not followed: its final URL must be configured
-    error: SearXNG answered in a form that is not understood: expected value at line 1 column 1
-    error: SearXNG answered in a form that is not understood: there is no list of results
-    error: SearXNG answered in a form that is not understood: recursion limit exceeded at line 1 column 128
+    error: the answer of SearXNG is not understood: expected value at line 1 column 1
+    error: the answer of SearXNG is not understood: there is no list of results
+    error: the answer of SearXNG is not understood: recursion limit exceeded at line 1 column 128
     ");
 }
 
 #[test]
-fn questions_are_judged_before_they_leave() {
+fn queries_are_checked_before_they_are_sent() {
     let server = json_page("{\"results\": []}");
     let rig = searxng(&server);
     let long = "a".repeat(3_000);
@@ -155,7 +155,7 @@ fn questions_are_judged_before_they_leave() {
 }
 
 #[test]
-fn a_key_is_not_sent_where_others_can_read_it() {
+fn a_key_is_not_sent_over_plain_http() {
     let at = |url: &str| {
         let url = Some(url.to_owned());
         let endpoint = SearchEndpoint::Brave { key: Secret::new(KEY).unwrap(), url };
@@ -170,16 +170,16 @@ fn a_key_is_not_sent_where_others_can_read_it() {
         at("nonsense"),
     ];
     insta::assert_snapshot!(said.join("\n"), @"
-    error: the search engine cannot be used: a key is sent over https or to a loopback address only
-    error: the search engine cannot be used: a key is sent over https or to a loopback address only
-    error: the search engine cannot be used: its URL must begin with http:// or https://
-    error: the search engine cannot be used: its URL must not contain a user name or password
-    error: the search engine cannot be used: its URL is wrong: relative URL without a base
+    error: the web search is not configured correctly: a key is sent over https or to a loopback address only; correct `[search]` in ~/.config/adjutant/config.toml
+    error: the web search is not configured correctly: a key is sent over https or to a loopback address only; correct `[search]` in ~/.config/adjutant/config.toml
+    error: the web search is not configured correctly: its URL must begin with http:// or https://; correct `[search]` in ~/.config/adjutant/config.toml
+    error: the web search is not configured correctly: its URL must not contain a user name or password; correct `[search]` in ~/.config/adjutant/config.toml
+    error: the web search is not configured correctly: its URL is wrong: relative URL without a base; correct `[search]` in ~/.config/adjutant/config.toml
     ");
 }
 
 #[test]
-fn the_question_is_listed_without_the_key() {
+fn the_touched_url_of_a_search_contains_no_key() {
     let server = json_page("{}");
     let rig = brave(&server);
     let output = rig.output(adjutant_tools::ToolName::WebSearch, &json!({"query": "a b"}));

@@ -36,83 +36,83 @@ fn no_notation_of_a_private_address_passes() {
         urls.split_whitespace().map(|url| format!("{url}\n  {}", rig.fetch(url))).collect();
     insta::assert_snapshot!(said.join("\n"), @r"
     http://127.0.0.1/
-      error: `127.0.0.1` leads to an address that is not public (loopback), so it is not asked
+      error: `127.0.0.1` resolves to an address that is not public (loopback), so no request was sent
     http://127.1/
-      error: `127.0.0.1` leads to an address that is not public (loopback), so it is not asked
+      error: `127.0.0.1` resolves to an address that is not public (loopback), so no request was sent
     http://2130706433/
-      error: `127.0.0.1` leads to an address that is not public (loopback), so it is not asked
+      error: `127.0.0.1` resolves to an address that is not public (loopback), so no request was sent
     http://0x7f000001/
-      error: `127.0.0.1` leads to an address that is not public (loopback), so it is not asked
+      error: `127.0.0.1` resolves to an address that is not public (loopback), so no request was sent
     http://0177.0.0.1/
-      error: `127.0.0.1` leads to an address that is not public (loopback), so it is not asked
+      error: `127.0.0.1` resolves to an address that is not public (loopback), so no request was sent
     http://0x7f.0x0.0x0.0x1/
-      error: `127.0.0.1` leads to an address that is not public (loopback), so it is not asked
+      error: `127.0.0.1` resolves to an address that is not public (loopback), so no request was sent
     http://0/
-      error: `0.0.0.0` leads to an address that is not public (this-network), so it is not asked
+      error: `0.0.0.0` resolves to an address that is not public (this-network), so no request was sent
     http://0.0.0.0/
-      error: `0.0.0.0` leads to an address that is not public (this-network), so it is not asked
+      error: `0.0.0.0` resolves to an address that is not public (this-network), so no request was sent
     http://127.0.0.1./
-      error: `127.0.0.1` leads to an address that is not public (loopback), so it is not asked
+      error: `127.0.0.1` resolves to an address that is not public (loopback), so no request was sent
     http://127.0.0.1../
-      error: `127.0.0.1` leads to an address that is not public (loopback), so it is not asked
+      error: `127.0.0.1` resolves to an address that is not public (loopback), so no request was sent
     http://127.0.1/
-      error: `127.0.0.1` leads to an address that is not public (loopback), so it is not asked
+      error: `127.0.0.1` resolves to an address that is not public (loopback), so no request was sent
     http://10.1/
-      error: `10.0.0.1` leads to an address that is not public (private), so it is not asked
+      error: `10.0.0.1` resolves to an address that is not public (private), so no request was sent
     http://%31%32%37.0.0.1/
-      error: `127.0.0.1` leads to an address that is not public (loopback), so it is not asked
+      error: `127.0.0.1` resolves to an address that is not public (loopback), so no request was sent
     http://127%2e0%2e0%2e1/
-      error: `127.0.0.1` leads to an address that is not public (loopback), so it is not asked
+      error: `127.0.0.1` resolves to an address that is not public (loopback), so no request was sent
     http://１２７.０.０.１/
-      error: `127.0.0.1` leads to an address that is not public (loopback), so it is not asked
+      error: `127.0.0.1` resolves to an address that is not public (loopback), so no request was sent
     http://127。0。0。1/
-      error: `127.0.0.1` leads to an address that is not public (loopback), so it is not asked
+      error: `127.0.0.1` resolves to an address that is not public (loopback), so no request was sent
     http://①②⑦.0.0.1/
-      error: `127.0.0.1` leads to an address that is not public (loopback), so it is not asked
+      error: `127.0.0.1` resolves to an address that is not public (loopback), so no request was sent
     http://127.0.0.1:443/
-      error: `127.0.0.1` leads to an address that is not public (loopback), so it is not asked
+      error: `127.0.0.1` resolves to an address that is not public (loopback), so no request was sent
     http://192.168.0.1\@example.com/
-      error: `192.168.0.1` leads to an address that is not public (private), so it is not asked
+      error: `192.168.0.1` resolves to an address that is not public (private), so no request was sent
     http:\\127.0.0.1/
-      error: `127.0.0.1` leads to an address that is not public (loopback), so it is not asked
+      error: `127.0.0.1` resolves to an address that is not public (loopback), so no request was sent
     http:/127.0.0.1/
-      error: `127.0.0.1` leads to an address that is not public (loopback), so it is not asked
+      error: `127.0.0.1` resolves to an address that is not public (loopback), so no request was sent
     http:127.0.0.1
-      error: `127.0.0.1` leads to an address that is not public (loopback), so it is not asked
+      error: `127.0.0.1` resolves to an address that is not public (loopback), so no request was sent
     http://[::1]/
-      error: `::1` leads to an address that is not public (loopback), so it is not asked
+      error: `::1` resolves to an address that is not public (loopback), so no request was sent
     http://[::]/
-      error: `::` leads to an address that is not public (unspecified), so it is not asked
+      error: `::` resolves to an address that is not public (unspecified), so no request was sent
     http://[::ffff:127.0.0.1]/
-      error: `::ffff:127.0.0.1` leads to an address that is not public (loopback), so it is not asked
+      error: `::ffff:127.0.0.1` resolves to an address that is not public (loopback), so no request was sent
     http://[::ffff:7f00:1]/
-      error: `::ffff:127.0.0.1` leads to an address that is not public (loopback), so it is not asked
+      error: `::ffff:127.0.0.1` resolves to an address that is not public (loopback), so no request was sent
     http://[::127.0.0.1]/
-      error: `::7f00:1` leads to an address that is not public (IPv4-compatible), so it is not asked
+      error: `::7f00:1` resolves to an address that is not public (IPv4-compatible), so no request was sent
     http://[64:ff9b::a9fe:a9fe]/
-      error: `64:ff9b::a9fe:a9fe` leads to an address that is not public (link-local), so it is not asked
+      error: `64:ff9b::a9fe:a9fe` resolves to an address that is not public (link-local), so no request was sent
     http://[2002:7f00:1::]/
-      error: `2002:7f00:1::` leads to an address that is not public (6to4), so it is not asked
+      error: `2002:7f00:1::` resolves to an address that is not public (6to4), so no request was sent
     http://[fe80::1]/
-      error: `fe80::1` leads to an address that is not public (link-local), so it is not asked
+      error: `fe80::1` resolves to an address that is not public (link-local), so no request was sent
     http://[fe80::1%25eth0]/
       error: `url` is not a full URL such as https://example.com/page: invalid IPv6 address
     http://[fd00:ec2::254]/
-      error: `fd00:ec2::254` leads to an address that is not public (unique local), so it is not asked
+      error: `fd00:ec2::254` resolves to an address that is not public (unique local), so no request was sent
     http://169.254.169.254/latest/meta-data/
-      error: `169.254.169.254` leads to an address that is not public (link-local), so it is not asked
+      error: `169.254.169.254` resolves to an address that is not public (link-local), so no request was sent
     http://[0:0:0:0:0:0:0:1]/
-      error: `::1` leads to an address that is not public (loopback), so it is not asked
+      error: `::1` resolves to an address that is not public (loopback), so no request was sent
     http://localhost/
-      error: `localhost` leads to an address that is not public (loopback), so it is not asked
+      error: `localhost` resolves to an address that is not public (loopback), so no request was sent
     http://LOCALHOST./
-      error: `localhost` leads to an address that is not public (loopback), so it is not asked
+      error: `localhost` resolves to an address that is not public (loopback), so no request was sent
     http://metadata.google.internal/
-      error: `metadata.google.internal` leads to an address that is not public (link-local), so it is not asked
+      error: `metadata.google.internal` resolves to an address that is not public (link-local), so no request was sent
     http://mixed.example/
-      error: `mixed.example` leads to an address that is not public (private), so it is not asked
+      error: `mixed.example` resolves to an address that is not public (private), so no request was sent
     http://mixed6.example/
-      error: `mixed6.example` leads to an address that is not public (link-local), so it is not asked
+      error: `mixed6.example` resolves to an address that is not public (link-local), so no request was sent
     http://empty.example/
       error: no address is known for `empty.example`; check the spelling of the host
     http://unknown.example/
@@ -133,7 +133,7 @@ fn no_notation_of_a_private_address_passes() {
 }
 
 #[test]
-fn only_plain_web_urls_are_taken() {
+fn only_http_and_https_urls_are_accepted() {
     let rig = rig(1);
     let long = format!("http://example.com/{}", "a".repeat(2048));
     let urls = [
@@ -182,7 +182,7 @@ fn only_plain_web_urls_are_taken() {
 }
 
 #[test]
-fn a_url_with_a_secret_in_it_does_not_leave() {
+fn a_url_that_contains_a_secret_is_not_requested() {
     let names = Names::with(&[("example.com", &["127.0.0.1"])]);
     let rig = rig_with(WebAccess::new().with_resolver(Arc::clone(&names) as _));
     for url in [
@@ -202,7 +202,7 @@ fn a_url_with_a_secret_in_it_does_not_leave() {
 }
 
 #[test]
-fn a_look_alike_is_resolved_and_shown_by_its_ascii_name() {
+fn a_homograph_host_is_resolved_and_shown_by_its_ascii_name() {
     let server = Server::page("text/plain", "hello");
     let names = Names::with(&[("xn--pple-43d.example", &["127.0.0.1"])]);
     let web = WebAccess::new().with_resolver(Arc::clone(&names) as _);
@@ -227,7 +227,7 @@ fn a_name_is_resolved_once_and_that_answer_is_used() {
     let head = &server.requests()[0];
     assert!(head.contains(&format!("host: rebind.example:{}\r\n", server.port)), "{head}");
     // The next call resolves anew, and judges anew.
-    insta::assert_snapshot!(rig.fetch(&url), @"error: `rebind.example` leads to an address that is not public (private), so it is not asked");
+    insta::assert_snapshot!(rig.fetch(&url), @"error: `rebind.example` resolves to an address that is not public (private), so no request was sent");
     assert_eq!(server.requests().len(), 1);
 }
 
@@ -238,12 +238,12 @@ fn one_private_address_among_public_ones_refuses_them_all() {
     let web = WebAccess::new().with_resolver(names);
     let rig = rig_with(web.with_loopback_for_tests(&[server.port], Vec::new()));
     let text = rig.fetch(&format!("http://mixed.example:{}/", server.port));
-    insta::assert_snapshot!(text, @"error: `mixed.example` leads to an address that is not public (private), so it is not asked");
+    insta::assert_snapshot!(text, @"error: `mixed.example` resolves to an address that is not public (private), so no request was sent");
     assert_eq!(server.requests().len(), 0);
 }
 
 #[test]
-fn the_tools_of_the_web_exist_only_with_a_handle_to_it() {
+fn web_tools_exist_only_with_web_access() {
     let names =
         |rig: &Rig| rig.toolbox.specs().into_iter().map(|spec| spec.name).collect::<Vec<_>>();
     assert_eq!(names(&Rig::new()), ["Read", "Grep", "Glob", "Note", "Edit", "Write", "Run"]);

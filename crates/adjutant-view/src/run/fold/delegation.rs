@@ -7,18 +7,20 @@ use std::time::Duration;
 
 use adjutant_core::tree::CALLS_PER_TURN;
 use adjutant_core::workspace::commit_failed;
+use adjutant_core::write::RUN;
 use adjutant_core::{
-    AgentName, Code, ContextFileStatus, Event, Grant, Label, ModelSpec, Outcome, SessionId, State,
-    ToolCall, ToolOutput,
+    AgentName, ContextFileStatus, DelegationState, ErrorCode, Event, Grant, Label, ModelSpec,
+    Outcome, SessionId, ToolCall, ToolOutput,
 };
-use adjutant_formats::contract::{Return, ReturnStatus};
+use adjutant_formats::contract::{Return, ReturnFinding, ReturnStatus, is_about_claim};
 
 use super::{REASON_KEPT, TEXT_KEPT};
 use crate::layout::excerpt;
+use crate::receipt::LastCommand;
 use crate::results::return_as_text;
 use crate::run::{
-    Delegation, DelegationWarning, LateArrival, PendingRetry, ProviderPause, RequestedTool, Spend,
-    TextRetention,
+    Delegation, DelegationWarning, LateArrival, PendingRetry, ProviderPause, Spend, TextRetention,
+    ToolCallSummary,
 };
 use crate::timed_event::{EventTime, TimedEvent};
 
@@ -38,7 +40,7 @@ impl Delegation {
     pub(super) fn take(&mut self, entry: TimedEvent<'_>, texts: TextRetention) {
         match entry.event {
             Event::Started { deadline, .. } => {
-                self.state = State::Running;
+                self.state = DelegationState::Running;
                 self.started = self.started.or(Some(entry.moment()));
                 self.leg = Some(entry.moment());
                 self.ended = None;
@@ -53,7 +55,7 @@ impl Delegation {
             }
             Event::Replied { text, tool_calls, .. } => {
                 self.last_error = None;
-                self.replied(entry, text, tool_calls, texts);
+                self.fold_replied(entry, text, tool_calls, texts);
             }
             Event::AttemptFailed { error, attempt, retry_at, .. } => {
                 self.last_error = Some(error.kind);
@@ -70,27 +72,40 @@ impl Delegation {
                 self.pause = Some(ProviderPause { provider: provider.clone(), until: *until });
             }
             Event::DomainAsked { call, host, .. } => self.hosts.push((*call, host.clone())),
-            Event::ToolRefused { call, .. } => self.hosts.retain(|(waits, _)| waits != call),
+            Event::ToolRefused { call, .. } => {
+                self.hosts.retain(|(waits, _)| waits != call);
+                self.refused_calls += 1;
+            }
             Event::ToolCalled { call, .. } => {
                 self.hosts.retain(|(waits, _)| waits != call);
                 self.tool_calls += 1;
                 self.under_way.push(*call);
             }
-            Event::ToolReturned { call, output, .. } => self.answered(entry, *call, output, texts),
+            Event::ToolReturned { call, output, .. } => {
+                self.fold_tool_result(entry, *call, output, texts)
+            }
             Event::WritePrepared { call, change, .. } => {
                 self.preparing.insert(*call, Arc::from(change.path.as_str()));
             }
-            Event::Judged { returned: Some(returned), .. } => self.handed_back(returned, texts),
+            Event::Judged { returned, errors, warnings, .. } => {
+                if let Some(returned) = returned {
+                    self.handed_back(returned, texts);
+                }
+                self.note_false_claims(errors.iter().chain(warnings));
+            }
             Event::Printed { text, .. } => {
                 let last = text.lines().rev().find(|line| !line.trim().is_empty());
                 self.printed = last.map(|line| excerpt(line, TEXT_KEPT));
             }
-            Event::SpaceMade { space, .. } => self.space = Some(Box::new(space.clone())),
+            Event::SpaceMade { space, .. } => {
+                self.space = Some(Box::new(space.clone()));
+                self.printed = None;
+            }
             Event::SpaceKept { kept, problem, .. } => {
                 self.kept = Some(Box::new((kept.clone(), problem.clone())));
                 self.is_keeping = false;
                 self.lower(problem.is_some() || !kept.left.is_empty());
-                self.reason.take_if(|reason| reason.code == Code::GitCommitFailed);
+                self.reason.take_if(|reason| reason.code == ErrorCode::GitCommitFailed);
                 if let (None, Some(problem)) = (&self.reason, problem) {
                     self.reason = Some(texts.reason(&commit_failed(problem)));
                 }
@@ -98,7 +113,8 @@ impl Delegation {
             Event::Merged { merged, problem, .. } => {
                 self.merged = Some(Box::new((merged.clone(), problem.clone())));
             }
-            Event::Checked { passed, .. } => {
+            Event::Checked { passed, facts, .. } => {
+                self.from_base.clone_from(&facts.from_base);
                 let failures = self.checked.map_or(0, |(_, failures)| failures);
                 self.checked = Some((*passed, failures + u32::from(!passed)));
                 self.waits_since(entry);
@@ -119,7 +135,7 @@ impl Delegation {
                 self.late.push(LateArrival { what: what.clone(), text: excerpt(text, TEXT_KEPT) })
             }
             Event::Ended { outcome, reason, .. } => {
-                self.state = State::Ended(*outcome);
+                self.state = DelegationState::Ended(*outcome);
                 self.is_keeping = self.space.is_some();
                 self.ended = Some(entry.moment());
                 self.reason = reason.as_ref().map(|reason| texts.reason(reason));
@@ -130,7 +146,11 @@ impl Delegation {
                 self.asked = Vec::new();
             }
             Event::Reopened(_) => {
-                self.state = if self.parent.is_none() { State::Running } else { State::Queued };
+                self.state = if self.parent.is_none() {
+                    DelegationState::Running
+                } else {
+                    DelegationState::Queued
+                };
                 // The time between its end and its resume does not count.
                 self.worked += self.ended.map_or(Duration::ZERO, |ended| self.leg_until(ended.at));
                 self.leg = self.parent.is_none().then(|| entry.moment());
@@ -149,7 +169,6 @@ impl Delegation {
             | Event::Assigned(_)
             | Event::StoryTaken { .. }
             | Event::Checking { .. }
-            | Event::Judged { returned: None, .. }
             | Event::Delegated { .. }
             | Event::Granted(_)
             | Event::Refused { .. }
@@ -180,6 +199,17 @@ impl Delegation {
         }
     }
 
+    /// Stores what a return claims and the engine did not see, each difference once.
+    fn note_false_claims<'f>(&mut self, findings: impl Iterator<Item = &'f ReturnFinding>) {
+        for finding in findings.filter(|it| is_about_claim(&it.field)) {
+            let text = format!("{}: {}", finding.field, finding.message);
+            let warning = DelegationWarning::FalseClaim(excerpt(&text, TEXT_KEPT));
+            if !self.warnings.contains(&warning) {
+                self.warnings.push(warning);
+            }
+        }
+    }
+
     fn waits_since(&mut self, entry: TimedEvent<'_>) {
         self.pause = None;
         self.since = entry.at;
@@ -187,7 +217,7 @@ impl Delegation {
         self.bytes = 0;
     }
 
-    fn replied(
+    fn fold_replied(
         &mut self,
         entry: TimedEvent<'_>,
         text: &str,
@@ -198,7 +228,7 @@ impl Delegation {
             text.clone_into(&mut self.last_text);
         }
         self.asked.clear();
-        self.asked.extend(tool_calls.iter().take(CALLS_PER_TURN).map(RequestedTool::of));
+        self.asked.extend(tool_calls.iter().take(CALLS_PER_TURN).map(ToolCallSummary::of));
         self.under_way.clear();
         self.waits_since(entry);
     }
@@ -210,21 +240,30 @@ impl Delegation {
         } else {
             (Outcome::Partial, Outcome::Completed)
         };
-        if is_unkept != self.is_unkept && self.state == State::Ended(from) {
-            self.state = State::Ended(to);
+        if is_unkept != self.is_unkept && self.state == DelegationState::Ended(from) {
+            self.state = DelegationState::Ended(to);
             self.is_unkept = is_unkept;
         }
     }
 
-    fn answered(
+    fn fold_tool_result(
         &mut self,
         entry: TimedEvent<'_>,
         call: u32,
         output: &ToolOutput,
         texts: TextRetention,
     ) {
+        if self.under_way.contains(&call) {
+            self.failed_calls += u32::from(output.is_error);
+        }
         self.under_way.retain(|&other| other != call);
         self.printed = None;
+        // The level of the sandbox is set only if the command ran.
+        let ran = self.requested_call(call).filter(|it| it.tool == RUN && output.sandbox.is_some());
+        if let Some(ran) = ran {
+            let (command, exit) = (ran.arguments.clone(), output.exit);
+            self.last_command = Some(LastCommand { command, exit, failed: output.is_error });
+        }
         if output.sandbox.is_some() {
             self.sandbox.clone_from(&output.sandbox);
         }
@@ -275,7 +314,7 @@ pub(super) fn blank(
         call: 0,
         index: 0,
         task: String::new(),
-        state: State::Queued,
+        state: DelegationState::Queued,
         admitted: moment,
         started: None,
         leg: None,
@@ -287,6 +326,11 @@ pub(super) fn blank(
         inclusive: Spend::default(),
         turns: 0,
         tool_calls: 0,
+        failed_calls: 0,
+        refused_calls: 0,
+        last_command: None,
+        verify: None,
+        from_base: Vec::new(),
         notes: Vec::new(),
         note_count: 0,
         last_text: String::new(),

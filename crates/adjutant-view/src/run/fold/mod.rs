@@ -11,8 +11,8 @@ use adjutant_core::budget::{BudgetAmount, Reservation, Settlement};
 use adjutant_core::tree::WHOLE_RUN;
 use adjutant_core::workspace::commit_failed;
 use adjutant_core::{
-    AgentName, Code, Event, Grant, Label, ModelErrorKind, ModelSpec, Outcome, Policy, Reason,
-    RunId, SessionId, State, Timestamp,
+    AgentName, DelegationState, ErrorCode, Event, Grant, Label, ModelErrorKind, ModelSpec, Outcome,
+    OutcomeReason, Policy, RunId, SessionId, Timestamp,
 };
 use adjutant_formats::contract::ReturnError;
 
@@ -62,8 +62,8 @@ fn fold_in(view: &mut RunView, entry: TimedEvent<'_>) {
             view.workdir.clone_from(workdir);
             view.begin(entry.moment(), *run, agent, policy, model.as_ref(), *base_depth);
         }
-        Event::Granted(grant) => view.granted(entry.moment(), grant),
-        Event::Refused { .. } => view.refused(entry),
+        Event::Granted(grant) => view.fold_granted(entry.moment(), grant),
+        Event::Refused { .. } => view.fold_refused(entry),
         Event::ApprovalAsked { parent, call, hash, expires } => {
             let waiting = if *call == WHOLE_RUN {
                 view.root_waits()
@@ -80,9 +80,9 @@ fn fold_in(view: &mut RunView, entry: TimedEvent<'_>) {
             });
         }
         Event::AutoApproved { amount, .. } => view.auto_approved += *amount,
-        Event::Approved { hash, .. } => view.answered(hash, true),
-        Event::Denied { hash, .. } => view.answered(hash, false),
-        Event::Overran { session, amount } => view.overran(*session, *amount),
+        Event::Approved { hash, .. } => view.fold_approval_answered(hash, true),
+        Event::Denied { hash, .. } => view.fold_approval_answered(hash, false),
+        Event::Overran { session, amount } => view.fold_overrun(*session, *amount),
         Event::RunEnded { outcome } => {
             view.outcome = Some(*outcome);
             view.ended = Some(entry.moment());
@@ -106,7 +106,7 @@ fn fold_in(view: &mut RunView, entry: TimedEvent<'_>) {
             if let Some(&place) = view.by_session.get(&reopening.session) {
                 view.delegations[place].switch(model.as_ref());
             }
-            view.within(reopening.session, entry);
+            view.fold_delegation_event(reopening.session, entry);
         }
         Event::Assigned(assignment) => view.assignment = Some(assignment.clone()),
         Event::StoryTaken { story, deadline } => {
@@ -115,6 +115,7 @@ fn fold_in(view: &mut RunView, entry: TimedEvent<'_>) {
                 root.story = Some(story.id.clone());
                 root.wanted = story.plan.iter().map(|task| task.description.clone()).collect();
                 root.deadline = *deadline;
+                root.verify.clone_from(&story.verify);
             }
             view.story = Some(story.clone());
         }
@@ -148,12 +149,12 @@ fn fold_in(view: &mut RunView, entry: TimedEvent<'_>) {
         | Event::SpaceKept { session, .. }
         | Event::Crashed { session, .. }
         | Event::Late { session, .. }
-        | Event::Ended { session, .. } => view.within(*session, entry),
+        | Event::Ended { session, .. } => view.fold_delegation_event(*session, entry),
         Event::SpaceMade { session, space } => {
             for remark in &space.remarks {
                 view.remarked.entry(remark.clone()).or_insert(*session);
             }
-            view.within(*session, entry);
+            view.fold_delegation_event(*session, entry);
         }
     }
 }
@@ -178,7 +179,7 @@ impl RunView {
         let label = Label::new("root").unwrap_or_else(|_| Label::unnamed());
         let mut root = blank(run.root_session(), label, agent.clone(), moment);
         root.depth = base_depth;
-        root.state = State::Running;
+        root.state = DelegationState::Running;
         root.started = Some(moment);
         root.leg = Some(moment);
         root.task = excerpt(&self.goal, TEXT_KEPT);
@@ -188,7 +189,7 @@ impl RunView {
         self.delegations.push(root);
     }
 
-    fn granted(&mut self, moment: EventTime, grant: &Grant) {
+    fn fold_granted(&mut self, moment: EventTime, grant: &Grant) {
         let brief = &grant.brief;
         let mut node = blank(grant.session, brief.label.clone(), brief.agent.clone(), moment);
         node.call = grant.call;
@@ -199,16 +200,17 @@ impl RunView {
         node.is_priced = brief.model.as_ref().is_some_and(|model| model.price.is_some());
         node.story.clone_from(&brief.story);
         node.hours = brief.hours;
+        node.verify.clone_from(&brief.verify);
         node.has_own_space = grant.rights.has_own_space();
         node.timeout_s = grant.timeout_s;
         node.warnings = warnings(grant);
         if grant.awaiting_approval {
-            node.state = State::AwaitingApproval;
+            node.state = DelegationState::AwaitingApproval;
         }
         self.adopt(grant.parent, node);
     }
 
-    fn refused(&mut self, entry: TimedEvent<'_>) {
+    fn fold_refused(&mut self, entry: TimedEvent<'_>) {
         let Event::Refused { session, parent, call, index, label, agent, story, reason } =
             entry.event
         else {
@@ -218,12 +220,12 @@ impl RunView {
         node.call = *call;
         node.index = *index;
         node.story.clone_from(story);
-        node.state = State::Ended(Outcome::Refused);
+        node.state = DelegationState::Ended(Outcome::Refused);
         node.ended = Some(entry.moment());
         let reason = self.texts.reason(reason);
         node.reason = Some(reason.clone());
         self.adopt(*parent, node);
-        self.failed(entry, *session, Outcome::Refused, Some(&reason), &[]);
+        self.fold_ended(entry, *session, Outcome::Refused, Some(&reason), &[]);
     }
 
     fn adopt(&mut self, parent: SessionId, mut node: Delegation) {
@@ -245,7 +247,7 @@ impl RunView {
     /// Marks the root as waiting, because a person is asked about the whole run. Returns its position.
     fn root_waits(&mut self) -> Vec<usize> {
         let Some(root) = self.delegations.first_mut() else { return Vec::new() };
-        (root.state, root.started, root.leg) = (State::AwaitingApproval, None, None);
+        (root.state, root.started, root.leg) = (DelegationState::AwaitingApproval, None, None);
         vec![0]
     }
 
@@ -255,17 +257,17 @@ impl RunView {
         let latest = parent.children.iter().rev().copied();
         latest
             .take_while(|&child| self.delegations[child].call == call)
-            .filter(|&child| self.delegations[child].state == State::AwaitingApproval)
+            .filter(|&child| self.delegations[child].state == DelegationState::AwaitingApproval)
             .collect()
     }
 
-    fn answered(&mut self, hash: &str, yes: bool) {
+    fn fold_approval_answered(&mut self, hash: &str, yes: bool) {
         let Some(open) = self.approvals.iter().position(|open| open.hash == hash) else { return };
         let open = self.approvals.remove(open);
         for place in open.waiting {
             let child = &mut self.delegations[place];
-            if yes && child.state == State::AwaitingApproval {
-                child.state = State::Queued;
+            if yes && child.state == DelegationState::AwaitingApproval {
+                child.state = DelegationState::Queued;
             }
         }
     }
@@ -287,12 +289,12 @@ impl RunView {
             open.expires = questions_until;
         }
         if let Some(root) = self.delegations.first_mut().filter(|root| root.model.is_none()) {
-            root.state = State::Running;
+            root.state = DelegationState::Running;
             root.ended = None;
         }
     }
 
-    fn overran(&mut self, session: SessionId, amount: BudgetAmount) {
+    fn fold_overrun(&mut self, session: SessionId, amount: BudgetAmount) {
         self.spend(session, |spend, _| spend.overrun = spend.overrun.plus(amount));
     }
 
@@ -333,7 +335,7 @@ impl RunView {
     }
 
     /// Applies an event of one delegation.
-    fn within(&mut self, session: SessionId, entry: TimedEvent<'_>) {
+    fn fold_delegation_event(&mut self, session: SessionId, entry: TimedEvent<'_>) {
         if let Event::Replied { settlement, .. }
         | Event::AttemptFailed { settlement, .. }
         | Event::Settled { settlement, .. } = entry.event
@@ -354,24 +356,24 @@ impl RunView {
                 self.delegations[place].last_error,
                 Some(ModelErrorKind::Authentication | ModelErrorKind::OutOfCredit)
             );
-            if let Some(reason) = reason.as_mut().filter(|it| it.code == Code::ProviderError) {
+            if let Some(reason) = reason.as_mut().filter(|it| it.code == ErrorCode::ProviderError) {
                 // A retry cannot help: a person has to provide another key or pay.
                 reason.recoverable &= !needs_person;
             }
             let returned = std::mem::take(&mut self.delegations[place].returned_errors);
-            self.failed(entry, session, *outcome, reason.as_ref(), &returned);
+            self.fold_ended(entry, session, *outcome, reason.as_ref(), &returned);
         }
         if let Event::SpaceKept { problem, .. } = entry.event {
-            self.kept(entry, session, problem.as_deref());
+            self.fold_kept(entry, session, problem.as_deref());
         }
     }
 
     /// Records that work could not be committed, or that it now is.
-    fn kept(&mut self, entry: TimedEvent<'_>, session: SessionId, problem: Option<&str>) {
-        self.faults.fix_all(session, Code::GitCommitFailed);
+    fn fold_kept(&mut self, entry: TimedEvent<'_>, session: SessionId, problem: Option<&str>) {
+        self.faults.fix_all(session, ErrorCode::GitCommitFailed);
         if let Some(problem) = problem {
             let reason = self.texts.reason(&commit_failed(problem));
-            self.failed(entry, session, Outcome::Partial, Some(&reason), &[]);
+            self.fold_ended(entry, session, Outcome::Partial, Some(&reason), &[]);
         }
     }
 
@@ -381,22 +383,22 @@ impl RunView {
         let Some(root) = self.delegations.first_mut().filter(|_| self.assignment.is_some()) else {
             return;
         };
-        if root.state == State::Ended(outcome) {
+        if root.state == DelegationState::Ended(outcome) {
             return;
         }
         let session = root.session;
-        root.state = State::Ended(outcome);
+        root.state = DelegationState::Ended(outcome);
         root.reason = None;
-        self.failed(entry, session, outcome, None, &[]);
+        self.fold_ended(entry, session, outcome, None, &[]);
     }
 
     /// Records an end that is an error; a success marks earlier errors as fixed.
-    fn failed(
+    fn fold_ended(
         &mut self,
         entry: TimedEvent<'_>,
         session: SessionId,
         outcome: Outcome,
-        reason: Option<&Reason>,
+        reason: Option<&OutcomeReason>,
         returned: &[ReturnError],
     ) {
         let Some(run) = self.run else { return };
@@ -413,8 +415,8 @@ impl TextRetention {
         }
     }
 
-    pub(super) fn reason(self, reason: &Reason) -> Reason {
-        Reason { message: self.start_of(&reason.message, REASON_KEPT), ..reason.clone() }
+    pub(super) fn reason(self, reason: &OutcomeReason) -> OutcomeReason {
+        OutcomeReason { message: self.start_of(&reason.message, REASON_KEPT), ..reason.clone() }
     }
 
     fn error(self, error: &ReturnError) -> ReturnError {

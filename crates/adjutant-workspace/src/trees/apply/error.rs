@@ -77,7 +77,7 @@ pub enum ApplyError {
 }
 
 /// Returns the error for a journal that could not be undone.
-pub(super) fn unfinished(journal: &Path, source: PathError) -> ApplyError {
+pub(super) fn unfinished_undo(journal: &Path, source: PathError) -> ApplyError {
     ApplyError::Unfinished { path: journal.to_owned(), journal: journal.to_owned(), source }
 }
 

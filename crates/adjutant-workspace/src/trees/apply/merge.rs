@@ -19,7 +19,6 @@ const SUBMODULE: u32 = 0o160_000;
 /// The state a result is merged with.
 #[derive(Clone, Copy)]
 pub(in crate::trees) struct MergeTarget<'a> {
-    pub(in crate::trees) commit: &'a ObjectId,
     pub(in crate::trees) tree: &'a ObjectId,
     /// Files whose uncommitted content may be replaced, because it can be restored.
     pub(in crate::trees) known: &'a BTreeSet<PathBuf>,
@@ -41,7 +40,7 @@ impl Repository {
         ours: &WorkTreeSnapshot,
         onto: MergeTarget<'_>,
     ) -> Result<CleanMerge, ApplyError> {
-        let preview = self.preview(result, onto.commit)?;
+        let preview = self.preview(result, onto.tree)?;
         if !preview.is_clean() {
             // Uncommitted changes have to be dealt with first, so they are reported instead of the conflict.
             let touched = preview.conflicts.iter().map(|it| it.path.as_path()).collect();

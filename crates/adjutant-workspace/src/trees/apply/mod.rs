@@ -85,7 +85,7 @@ impl Repository {
             return Err(stuck);
         }
         let ours = self.capture(at)?;
-        let onto = MergeTarget { commit: &ours.commit, tree: &ours.tree, known: &BTreeSet::new() };
+        let onto = MergeTarget { tree: &ours.tree, known: &BTreeSet::new() };
         let CleanMerge { tree, diff, submodules } = self.merge_onto(result, &ours, onto)?;
         if diff.entries.is_empty() {
             return Ok(AppliedResult { name: String::new(), diff, submodules });
@@ -109,7 +109,7 @@ impl Repository {
     /// # Errors
     ///
     /// When the journals cannot be read.
-    pub fn applied(&self) -> Result<Vec<String>, ApplyError> {
+    pub fn applied_results(&self) -> Result<Vec<String>, ApplyError> {
         let _alone = self.apply_lock()?;
         let mut names = Vec::new();
         for (name, folder) in journals(&self.journals_dir())? {

@@ -103,7 +103,7 @@ impl Repository {
         let scratch = self.scratch(None)?;
         let list: String = expected.iter().map(|(number, _)| format!("{number}\n")).collect();
         let call = scratch.call("hash-object").args(["--no-filters", "--stdin-paths"]);
-        let output = call.folder(plan.folder.join("before")).feed(list.as_bytes())?;
+        let output = call.folder(plan.folder.join("before")).run_with_input(list.as_bytes())?;
         let ids: Vec<Option<ObjectId>> =
             output.bytes.split(|byte| *byte == b'\n').map(ObjectId::from_bytes).collect();
         let differs = |(at, (_, entry)): (usize, &(usize, &DiffEntry))| {

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use super::error::{step_error, unfinished};
+use super::error::{step_error, unfinished_undo};
 use super::{ApplyError, ApplyRecovery, RecoveredApply, UnrestoredFile, journals};
 use crate::PathError;
 use crate::git::{GitError, Repository};
@@ -69,7 +69,7 @@ impl Repository {
 
     /// Undoes a journal unless it is complete; `None` if there was nothing to undo.
     fn finish(&self, folder: &Path) -> Result<Option<Vec<UnrestoredFile>>, ApplyError> {
-        let unread = |error| unfinished(folder, PathError::Io(error));
+        let unread = |error| unfinished_undo(folder, PathError::Io(error));
         match journal::stage(folder).map_err(unread)? {
             JournalStage::Done => Ok(None),
             // It was interrupted before its first step or after its last one.
@@ -99,12 +99,12 @@ impl Repository {
         let paths = plan.restore(&self.root()?, &sync_disk).map_err(stopped)?;
         let left = plan
             .keep_before(&paths, &self.state().join("left"), &sync_disk)
-            .map_err(|error| unfinished(journal, PathError::Io(error)))?;
+            .map_err(|error| unfinished_undo(journal, PathError::Io(error)))?;
         // Leftovers of a journal without a plan are removed later.
         if let Err(error) = journal::discard(journal)
             && journal.join("plan").try_exists().unwrap_or(true)
         {
-            return Err(unfinished(journal, PathError::Io(error)));
+            return Err(unfinished_undo(journal, PathError::Io(error)));
         }
         Ok(left.into_iter().map(|(path, before)| UnrestoredFile { path, before }).collect())
     }

@@ -197,9 +197,9 @@ fn applied_results_that_can_be_undone_are_listed() {
     let made = result(&user, &[("README", "child\n")], &[]);
     let repository = user.open();
     let applied = repository.apply(&made.commit, now()).unwrap();
-    assert_eq!(repository.applied().unwrap(), std::slice::from_ref(&applied.name));
+    assert_eq!(repository.applied_results().unwrap(), std::slice::from_ref(&applied.name));
     repository.undo(&applied.name).unwrap();
-    assert!(repository.applied().unwrap().is_empty());
+    assert!(repository.applied_results().unwrap().is_empty());
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Base checkouts: leased, updated by the differences, never changed while in use.
 
-use adjutant_workspace::{BaseCheckouts, BaseLeaseCost};
+use adjutant_workspace::{BaseCheckouts, BaseLeaseCost, DiskUsage};
 
 use super::*;
 
@@ -41,6 +41,39 @@ fn an_unused_base_is_updated_by_the_differences_and_a_leased_one_stays() {
     assert_eq!(moved.cost(), BaseLeaseCost::Moved(3));
     assert_eq!(on_disk(moved.path()), user.files(&two));
     assert!(!moved.path().join("src/deep").exists(), "an emptied folder goes");
+}
+
+#[test]
+fn unused_bases_of_all_repositories_go_when_the_disk_bound_is_reached_and_leased_ones_stay() {
+    let (old, used, new) = (User::new(), User::new(), User::new());
+    let spaces = tempfile::tempdir().unwrap();
+    let open = |user: &User, name: &str| {
+        user.write("large", &"x".repeat(1 << 20));
+        user.commit("large");
+        let state = spaces.path().join(name).join(".private");
+        Repository::open(&find_git(), &user.tree, &state).unwrap()
+    };
+    let [old_tree, used_tree, new_tree] = [(&old, "old"), (&used, "used"), (&new, "new")]
+        .map(|(user, name)| (open(user, name), user.id("HEAD^{tree}")));
+    let lease = BaseCheckouts::open(&old_tree.0).unwrap().lease(&old_tree.1).unwrap();
+    let unused = lease.path().to_owned();
+    drop(lease);
+    let leased = BaseCheckouts::open(&used_tree.0).unwrap().lease(&used_tree.1).unwrap();
+    let measured = DiskUsage::measure(spaces.path());
+    assert!(measured.bases >= 2 << 20 && measured.total() == measured.bases, "{measured:?}");
+
+    let bases = BaseCheckouts::open(&new_tree.0).unwrap();
+    let refused = bases.bounded(Some(1)).lease(&new_tree.1).unwrap_err();
+    assert!(
+        refused.to_string().contains("more than the policy key `disk_bytes` allows"),
+        "{refused}"
+    );
+    assert!(!unused.exists() && leased.path().join("large").exists());
+    let bases = BaseCheckouts::open(&new_tree.0).unwrap();
+    let enough = bases.bounded(Some(measured.total() - (1 << 20)));
+    assert_eq!(enough.lease(&new_tree.1).unwrap().cost(), BaseLeaseCost::Created);
+    // The recorded size is not measured again until the base is updated.
+    assert_eq!(DiskUsage::measure(spaces.path()).bases / (1 << 20), 2);
 }
 
 #[test]

@@ -129,9 +129,13 @@ fn a_pipe_where_git_keeps_a_file_is_refused_at_once() {
 }
 
 #[test]
-fn a_pipe_in_place_of_attributes_does_not_block() {
-    let user = User::new();
-    let made = Command::new("mkfifo").arg(user.path(".gitattributes")).status().unwrap();
-    assert!(made.success());
-    assert!(!user.open().capture(now()).unwrap().filtered);
+fn a_pipe_in_place_of_attributes_or_ignore_patterns_does_not_block() {
+    for name in [".gitattributes", ".gitignore"] {
+        let user = User::new();
+        let _ = fs::remove_file(user.path(name));
+        let made = Command::new("mkfifo").arg(user.path(name)).status().unwrap();
+        assert!(made.success());
+        let refused = user.open().capture(now());
+        assert!(matches!(&refused, Err(GitError::Path { path, .. }) if *path == user.path(name)));
+    }
 }

@@ -1,6 +1,8 @@
 //! A repository in which every kind of git helper is planted: plain git runs them, our wrapper does not.
 
-use adjutant_workspace::{ApplyError, BaseCheckouts, ConflictKind, GitError, Worktrees};
+use adjutant_workspace::{
+    ApplyError, BaseCheckouts, ConflictKind, DiffStatus, GitError, LineCounts, Worktrees,
+};
 
 use super::*;
 
@@ -193,7 +195,7 @@ fn no_planted_helper_runs() {
 
     let spaces = user.spaces();
     let space = spaces.make("run", "t", "1", None).unwrap();
-    put(&space.path().join("work"), "x\n");
+    put(&space.directory().join("work"), "x\n");
     assert!(space.keep("work\n", now()).unwrap().commit.is_some());
     drop(space);
     assert_eq!(spaces.sweep(&|_| false, now()).unwrap().len(), 1);
@@ -228,6 +230,128 @@ fn attributes_and_nested_repositories_of_a_child_run_no_helper() {
     assert_eq!(fs::read_to_string(tree.path().join("src/lib.rs")).unwrap(), "$Id$\n");
     assert!(tree.is_clean().unwrap());
     repository.apply(&made.commit, now()).unwrap();
+    assert_eq!(planted.fired(), Vec::<String>::new());
+}
+
+/// Attributes that change what git writes, stores, shows or merges without naming a program.
+const CONVERTING: &str = "[attr]evil text eol=crlf ident\n\
+    * evil conflict-marker-size=3\n\
+    encoded working-tree-encoding=UTF-16\n\
+    lines merge=union\n\
+    unmergeable -merge\n\
+    hidden binary\n";
+
+/// Files for [`CONVERTING`].
+const CONVERTED: [&str; 6] = ["plain", "encoded", "lines", "unmergeable", "hidden", "deep/plain"];
+
+#[test]
+fn attributes_change_no_content_and_no_merge() {
+    let user = User::new();
+    for name in CONVERTED {
+        user.write(name, "$Id$\n1\n2\n3\n");
+    }
+    user.commit("files");
+    user.write(".gitattributes", CONVERTING);
+    user.write("deep/.gitattributes", "* text eol=crlf ident\n");
+    // The other files are not added again, because plain git would convert them.
+    user.git(["add", ".gitattributes", "deep/.gitattributes"]);
+    user.git(["commit", "-q", "-m", "attributes"]);
+    put(&user.path(".git/info/attributes"), CONVERTING);
+
+    // Plain git uses them, so that unconverted content below proves something.
+    let plain = user.outer.path().join("plain");
+    user.git(["worktree", "add", "-q", "--detach", plain.to_str().unwrap()]);
+    let converted = fs::read_to_string(plain.join("deep/plain")).unwrap();
+    assert!(converted.starts_with("$Id: ") && converted.contains("\r\n"), "{converted:?}");
+    assert!(fs::read_to_string(plain.join("encoded")).is_err(), "UTF-16 was expected");
+
+    let repository = user.open();
+    for name in CONVERTED {
+        // Rewritten, so that git has to compare the content.
+        fs::write(user.path(name), user.read(name)).unwrap();
+    }
+    let snapshot = repository.capture(now()).unwrap();
+    assert_eq!(snapshot.changes, [], "the content on disk is what git stores");
+    let bases = BaseCheckouts::open(&repository).unwrap();
+    let lease = bases.lease(&snapshot.tree).unwrap();
+    let worktrees = Worktrees::open(&repository).unwrap();
+    let worktree = worktrees.create(&child("w"), &snapshot.commit).unwrap();
+    for folder in [lease.path(), worktree.path()] {
+        for name in CONVERTED {
+            let text = fs::read_to_string(folder.join(name)).unwrap();
+            assert_eq!(text, "$Id$\n1\n2\n3\n", "{}", folder.join(name).display());
+        }
+    }
+    assert!(worktree.is_clean().unwrap());
+    drop(lease);
+
+    for name in CONVERTED {
+        put(&user.upper().join(name), "$Id$\r\n1\n2\nchild\n");
+    }
+    let upper = user.upper();
+    let made = user.commit_layer(&repository, &snapshot.commit, &upper, &child("c")).unwrap();
+    let files = user.files(&made.tree);
+    let diff = repository.diff(&snapshot.commit, &made.commit).unwrap();
+    assert_eq!(diff.entries.len(), CONVERTED.len());
+    for entry in &diff.entries {
+        let name = entry.path.to_str().unwrap();
+        assert_eq!(files[name], "100644 $Id$\r\n1\n2\nchild\n", "{name}");
+        assert_eq!(entry.status, DiffStatus::Modified, "{name}");
+        assert_eq!(entry.lines, Some(LineCounts { added: 2, removed: 2 }), "{name}");
+    }
+    let (patch, _) = repository.patch(&snapshot.commit, &made.commit, 1 << 20).unwrap();
+    let patch = String::from_utf8_lossy(&patch);
+    assert_eq!(patch.matches("\n+child\n").count(), CONVERTED.len(), "{patch}");
+
+    let commit_of = |name: &str, text: &str| {
+        let upper = user.outer.path().join(name);
+        CONVERTED.iter().for_each(|file| put(&upper.join(file), text));
+        user.commit_layer(&repository, &snapshot.commit, &upper, &child(name)).unwrap().commit
+    };
+    let above = commit_of("above", "above\n$Id$\n1\n2\n3\n");
+    let below = commit_of("below", "$Id$\n1\n2\n3\nbelow\n");
+    let again = commit_of("again", "$Id$\n1\n2\n3\nagain\n");
+    let preview = repository.preview(&below, &above).unwrap();
+    assert_eq!(preview.conflicts, []);
+    let merged = user.files(&preview.tree);
+    for name in CONVERTED {
+        assert_eq!(merged[name], "100644 above\n$Id$\n1\n2\n3\nbelow\n", "{name}");
+    }
+    let preview = repository.preview(&below, &again).unwrap();
+    assert_eq!(preview.conflicts.len(), CONVERTED.len(), "{:?}", preview.conflicts);
+    assert!(preview.conflicts.iter().all(|it| it.kind == ConflictKind::BothModified));
+    let merged = user.files(&preview.tree);
+    assert!(CONVERTED.iter().all(|name| merged[*name].contains("\n<<<<<<< ")), "{merged:?}");
+
+    repository.apply(&below, now()).unwrap();
+    for name in CONVERTED {
+        assert_eq!(user.read(name), "$Id$\n1\n2\n3\nbelow\n", "{name}");
+    }
+}
+
+#[test]
+fn a_missing_object_is_not_fetched() {
+    let planted = Planted::new();
+    let user = &planted.user;
+    let upload = planted.helper("upload-pack", "exit 1");
+    let other = User::new();
+    user.git(["config", "core.repositoryFormatVersion", "1"]);
+    user.git(["config", "extensions.partialClone", "origin"]);
+    user.git(["config", "remote.origin.url", other.tree.to_str().unwrap()]);
+    user.git(["config", "remote.origin.promisor", "true"]);
+    user.git(["config", "remote.origin.uploadPack", &upload]);
+    let missing = ObjectId::parse(&"1".repeat(40)).unwrap();
+    assert!(!user.try_git(["cat-file", "-e", missing.as_str()]).status.success());
+    assert_eq!(planted.fired(), ["upload-pack"], "plain git tries to fetch it");
+    planted.forget();
+
+    let repository = user.open();
+    let head = user.id("HEAD");
+    assert_eq!(repository.resolve(&format!("{missing}^{{commit}}")).unwrap(), None);
+    assert!(repository.existing_commits(std::slice::from_ref(&missing)).unwrap().is_empty());
+    assert!(repository.diff(&head, &missing).is_err());
+    assert!(repository.preview(&head, &missing).is_err());
+    assert!(repository.merged_in_head(std::slice::from_ref(&missing)).is_err());
     assert_eq!(planted.fired(), Vec::<String>::new());
 }
 

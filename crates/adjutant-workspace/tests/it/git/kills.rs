@@ -8,7 +8,7 @@ use std::process::{Child, Stdio};
 use std::time::Instant;
 
 use adjutant_workspace::BaseCheckouts;
-use adjutant_workspace::space::SweptWorkspace;
+use adjutant_workspace::space::SweepOutcome;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::*;
@@ -38,8 +38,8 @@ fn live(tree: &Path, state: &Path, name: &str) {
     let lease = BaseCheckouts::open(&repository).unwrap().lease(&snapshot.tree).unwrap();
     assert_eq!(fs::read_to_string(lease.path().join("README")).unwrap(), "one\ntwo\nthree\n");
     let space = spaces_of(tree, state).make("run", name, "1", None).unwrap();
-    put(&space.path().join("README"), APPLIED);
-    put(&space.path().join("new/file"), name);
+    put(&space.directory().join("README"), APPLIED);
+    put(&space.directory().join("new/file"), name);
     say("written");
     let made = space.keep("work\n", now()).unwrap().commit.unwrap();
     say(&format!("committed {made}"));
@@ -141,7 +141,7 @@ fn check(user: &User, name: &str, said: &str, before: &(Vec<String>, BTreeMap<St
 
     let spaces = user.spaces();
     let swept = spaces.sweep(&|_| false, now()).unwrap();
-    let unclear = swept.iter().any(|it| matches!(it, SweptWorkspace::Unclear(..)));
+    let unclear = swept.iter().any(|it| matches!(it, SweepOutcome::Unclear(..)));
     assert!(!unclear, "{swept:?}\n{said}");
     if said.contains("written\n") {
         let kept = repository.result(&child(name)).unwrap().unwrap();

@@ -490,7 +490,10 @@ fn references_in_packed_or_other_form_are_read() {
     assert_eq!(snapshot.head, Some(user.id("HEAD")));
 
     let user = User::bare_folder();
-    user.git(["init", "-q", "--ref-format=reftable", "."]);
+    // Older than 2.45, git has only references in files.
+    if !user.try_git(["init", "-q", "--ref-format=reftable", "."]).status.success() {
+        return;
+    }
     user.write("a", "a\n");
     let head = user.commit("first");
     user.write("a", "b\n");

@@ -110,6 +110,53 @@ fn every_kind_of_conflict_is_named_with_its_file() {
 }
 
 #[test]
+fn a_result_is_merged_from_its_own_base_whatever_the_history_of_the_target() {
+    let user = User::new();
+    let older = user.id("HEAD");
+    user.write("later", "later\n");
+    let base = user.commit("later");
+    let repository = user.open();
+    put(&user.upper().join("work"), "work\n");
+    let made = user.commit_layer(&repository, &base, &user.upper(), &child("c")).unwrap();
+    user.git(["checkout", "-q", "--orphan", "unrelated"]);
+    user.write("unrelated", "unrelated\n");
+    let unrelated = user.commit("unrelated");
+    let tree = repository.tree_of(&older).unwrap();
+    let has = |target: &ObjectId, path: &str| {
+        let preview = repository.preview(&made.commit, target).unwrap();
+        assert!(preview.is_clean(), "{target}");
+        user.files(&preview.tree).contains_key(path)
+    };
+    // A target that git itself would only move forward, one without a common history, and a tree.
+    for target in [&older, &unrelated, &base, &made.commit, &tree] {
+        assert!(has(target, "work"), "{target}");
+        assert_eq!(has(target, "later"), *target != older && *target != tree, "{target}");
+    }
+    let missing = ObjectId::parse(&"1".repeat(40)).unwrap();
+    assert!(matches!(repository.preview(&made.commit, &missing), Err(GitError::Missing(_))));
+    assert!(matches!(repository.preview(&missing, &base), Err(GitError::Missing(_))));
+}
+
+#[test]
+fn merging_stores_no_commit_in_the_repository() {
+    let user = User::new();
+    let base = user.id("HEAD");
+    let repository = user.open();
+    put(&user.upper().join("README"), "theirs\n");
+    let made = user.commit_layer(&repository, &base, &user.upper(), &child("c")).unwrap();
+    user.write("other", "ours\n");
+    let target = user.commit("ours");
+    let commits = || {
+        let all = ["cat-file", "--batch-all-objects", "--batch-check=%(objecttype)"];
+        user.git(all).lines().filter(|line| *line == "commit").count()
+    };
+    let before = commits();
+    assert!(repository.preview(&made.commit, &target).unwrap().is_clean());
+    assert!(!repository.results().unwrap()[0].merged);
+    assert_eq!(commits(), before);
+}
+
+#[test]
 fn a_rename_is_seen_in_the_diff() {
     let user = User::new();
     let base = user.id("HEAD");

@@ -26,7 +26,7 @@ use std::process::{Command, Output};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use adjutant_workspace::sandbox::NetworkAccess;
-use adjutant_workspace::space::{BackingChoice, WorkspaceOptions, Workspaces};
+use adjutant_workspace::space::{WorkspaceBackingChoice, WorkspaceOptions, Workspaces};
 use adjutant_workspace::{
     CreatedCommit, FileChange, Git, NewCommit, ObjectId, RelPath, Repository, ResultRef, Root,
     layer_changes,
@@ -40,16 +40,8 @@ pub(crate) fn now() -> SystemTime {
 
 fn spaces_of(tree: &Path, state: &Path) -> Workspaces {
     let helper = crate::overlay::helper();
-    let (backing, network) = (BackingChoice::Worktree, NetworkAccess::Off);
-    let options = WorkspaceOptions {
-        backing,
-        network,
-        include_ignored: Vec::new(),
-        reserved: Vec::new(),
-        closed: Vec::new(),
-        reproducible: false,
-        helper,
-    };
+    let (backing, network) = (WorkspaceBackingChoice::Worktree, NetworkAccess::Off);
+    let options = WorkspaceOptions { backing, network, ..WorkspaceOptions::new(helper) };
     Workspaces::open(tree, state, options).unwrap()
 }
 

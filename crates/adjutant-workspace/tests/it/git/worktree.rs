@@ -1,6 +1,6 @@
 //! Git work trees for children.
 
-use adjutant_workspace::space::{SweptWorkspace, WorkspaceError};
+use adjutant_workspace::space::{SweepOutcome, WorkspaceError};
 use adjutant_workspace::{GitError, SkipReason, Worktrees};
 
 use super::*;
@@ -24,10 +24,10 @@ fn a_work_tree_has_the_dirty_state_and_keeps_its_result() {
 
     let spaces = user.spaces();
     let space = spaces.make("run", "w", "1", None).unwrap();
-    put(&space.path().join("README"), "child\n");
-    put(&space.path().join("made/by/child"), "child\n");
-    put(&space.path().join("target/ignored"), "built\n");
-    fs::remove_file(space.path().join("untracked")).unwrap();
+    put(&space.directory().join("README"), "child\n");
+    put(&space.directory().join("made/by/child"), "child\n");
+    put(&space.directory().join("target/ignored"), "built\n");
+    fs::remove_file(space.directory().join("untracked")).unwrap();
     let made = space.keep("work\n", now()).unwrap();
     assert_eq!(made.skipped.len(), 1);
     assert_eq!(made.skipped[0].reason, SkipReason::Ignored);
@@ -57,13 +57,13 @@ fn work_that_is_not_committed_is_not_removed() {
 
     let spaces = user.spaces();
     let space = spaces.make("run", "k", "1", None).unwrap();
-    put(&space.path().join("new"), "1\n");
+    put(&space.directory().join("new"), "1\n");
     assert!(space.keep("work\n", now()).unwrap().commit.is_some());
-    put(&space.path().join("new"), "2\n");
+    put(&space.directory().join("new"), "2\n");
     assert!(matches!(space.close(), Err(WorkspaceError::Unkept { .. })));
     drop(space);
     let swept = spaces.sweep(&|_| false, now()).unwrap();
-    let [SweptWorkspace::Kept(_, kept)] = swept.as_slice() else { panic!("{swept:?}") };
+    let [SweepOutcome::Kept(_, kept)] = swept.as_slice() else { panic!("{swept:?}") };
     assert_eq!(user.files(kept)["new"], "100644 2\n");
     assert_eq!(spaces.sweep(&|_| false, now()).unwrap(), [], "looking twice changes nothing");
 }
@@ -78,9 +78,9 @@ fn a_locked_work_tree_is_not_an_orphan_and_cannot_be_created_twice() {
     assert!(worktrees.list().unwrap()[0].live);
     assert!(matches!(worktrees.create(&child("w"), &user.id("HEAD")), Err(GitError::Moved { .. })));
     assert!(worktrees.adopt(&child("w")).is_err());
-    let path = space.path().to_owned();
+    let path = space.directory();
     drop(space);
-    assert_eq!(spaces.sweep(&|_| false, now()).unwrap(), [SweptWorkspace::Removed(child("w"))]);
+    assert_eq!(spaces.sweep(&|_| false, now()).unwrap(), [SweepOutcome::Removed(child("w"))]);
     assert!(!path.exists());
 }
 
@@ -93,7 +93,7 @@ fn eight_work_trees_are_created_at_once() {
             let spaces = &spaces;
             scope.spawn(move || {
                 let space = spaces.make("run", &format!("w{number}"), "1", None).unwrap();
-                put(&space.path().join("own"), &number.to_string());
+                put(&space.directory().join("own"), &number.to_string());
                 assert!(space.keep("work\n", now()).unwrap().commit.is_some());
             });
         }
@@ -114,10 +114,10 @@ fn eight_work_trees_are_created_at_once() {
 fn work_is_committed_and_removed_although_the_child_damaged_its_dot_git_and_permissions() {
     let user = User::new();
     let space = user.spaces().make("run", "w", "1", None).unwrap();
-    put(&space.path().join("work"), "x\n");
-    fs::write(space.path().join(".git"), "gitdir: /nonexistent\n").unwrap();
-    fs::create_dir(space.path().join("shut")).unwrap();
-    fs::set_permissions(space.path().join("shut"), fs::Permissions::from_mode(0o500)).unwrap();
+    put(&space.directory().join("work"), "x\n");
+    fs::write(space.directory().join(".git"), "gitdir: /nonexistent\n").unwrap();
+    fs::create_dir(space.directory().join("shut")).unwrap();
+    fs::set_permissions(space.directory().join("shut"), fs::Permissions::from_mode(0o500)).unwrap();
     assert!(space.keep("work\n", now()).unwrap().commit.is_some());
     space.close().unwrap();
     assert_eq!(user.git(["worktree", "list"]).lines().count(), 1);
@@ -128,9 +128,9 @@ fn an_interrupted_removal_is_completed_and_does_not_look_like_deletions() {
     let user = User::new();
     let spaces = user.spaces();
     let space = spaces.make("run", "w", "1", None).unwrap();
-    put(&space.path().join("new"), "1\n");
+    put(&space.directory().join("new"), "1\n");
     let made = space.keep("work\n", now()).unwrap().commit;
-    let path = space.path().to_owned();
+    let path = space.directory();
     drop(space);
     // The state after a kill in the middle of the removal.
     fs::remove_dir_all(path.join("src")).unwrap();
@@ -138,7 +138,7 @@ fn an_interrupted_removal_is_completed_and_does_not_look_like_deletions() {
     let text = fs::read_to_string(&record).unwrap();
     let ready = text.lines().nth(1).unwrap();
     fs::write(&record, text.replace(ready, "removing")).unwrap();
-    assert_eq!(spaces.sweep(&|_| false, now()).unwrap(), [SweptWorkspace::Removed(child("w"))]);
+    assert_eq!(spaces.sweep(&|_| false, now()).unwrap(), [SweepOutcome::Removed(child("w"))]);
     assert_eq!(spaces.repository().result(&child("w")).unwrap(), made);
     assert_eq!(user.git(["worktree", "list"]).lines().count(), 1);
 }
@@ -183,7 +183,7 @@ fn work_trees_work_in_odd_repositories() {
         assert!(tree.is_clean().unwrap(), "{kind}");
         tree.remove().unwrap();
         let space = user.spaces().make("run", "w", "1", None).unwrap();
-        put(&space.path().join("src/work"), "x\n");
+        put(&space.directory().join("src/work"), "x\n");
         let kept = space.keep("work\n", now()).unwrap();
         assert_eq!(kept.diff.entries.len(), 1, "{kind}: {kept:?}");
         space.close().unwrap();

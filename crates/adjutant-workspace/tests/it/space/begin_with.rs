@@ -14,7 +14,8 @@ struct Stories {
 impl Stories {
     fn new() -> Self {
         let user = User::new();
-        let options = WorkspaceOptions { reproducible: true, ..options(BackingChoice::Worktree) };
+        let options =
+            WorkspaceOptions { reproducible: true, ..options(WorkspaceBackingChoice::Worktree) };
         let spaces = Workspaces::open(&user.tree, &state(&user), options).unwrap();
         Self { user, spaces }
     }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use adjutant_workspace::space::{BackingChoice, WorkspaceBacking, Workspaces};
+use adjutant_workspace::space::{WorkspaceBacking, WorkspaceBackingChoice, Workspaces};
 use tempfile::TempDir;
 
 use super::{options, state, user};
@@ -46,7 +46,7 @@ fn overlays_are_chosen_exactly_where_the_machine_supports_them() {
         let all = Workspaces::open(
             &user.tree,
             &folder.path().join("state"),
-            options(BackingChoice::Best),
+            options(WorkspaceBackingChoice::Best),
         );
         let all = all.unwrap();
         match can {
@@ -79,10 +79,12 @@ fn overlays_are_chosen_exactly_where_the_machine_supports_them() {
 fn the_requested_kind_is_used_or_refused() {
     let user = user();
     let can = machine_can(&user.outer.path().join("by-hand"));
-    let opened = Workspaces::open(&user.tree, &state(&user), options(BackingChoice::Overlay));
+    let opened =
+        Workspaces::open(&user.tree, &state(&user), options(WorkspaceBackingChoice::Overlay));
     assert_eq!(opened.is_ok(), can.is_ok(), "{can:?} {:?}", opened.err());
     let opened =
-        Workspaces::open(&user.tree, &state(&user), options(BackingChoice::Worktree)).unwrap();
+        Workspaces::open(&user.tree, &state(&user), options(WorkspaceBackingChoice::Worktree))
+            .unwrap();
     assert_eq!(opened.kind(), WorkspaceBacking::Worktree);
     assert_eq!(opened.fallback_reason(), Some("work trees were requested"));
 }

@@ -1,7 +1,7 @@
 //! Files that a program made inaccessible to its own account are kept like the rest.
 
 use adjutant_workspace::sandbox::ProgramEnd;
-use adjutant_workspace::space::{SweptWorkspace, WorkspaceError};
+use adjutant_workspace::space::{SweepOutcome, WorkspaceError};
 
 use super::*;
 use crate::git::put;
@@ -30,7 +30,7 @@ fn files_without_permissions_are_kept_and_removed() {
             assert_eq!(shown["src/lib.rs"], "fn a() {}\n", "{kind}");
             assert_eq!(kept.skipped, [], "{kind}");
             space.close().unwrap();
-            assert!(!space.path().exists(), "{kind}");
+            assert!(!space.directory().exists(), "{kind}");
             spaces.repository().discard(space.reference(), &commit).unwrap();
         }
     }
@@ -46,7 +46,7 @@ fn files_without_permissions_are_kept_after_a_crash() {
         assert_eq!(ended.end, ProgramEnd::Exited(0), "{kind}: {said}");
         drop(space);
         let swept = spaces.sweep(&|_| false, now()).unwrap();
-        let [SweptWorkspace::Kept(_, commit)] = &swept[..] else { panic!("{kind}: {swept:?}") };
+        let [SweepOutcome::Kept(_, commit)] = &swept[..] else { panic!("{kind}: {swept:?}") };
         assert_eq!(contents(&user, commit)["f"], "x\n", "{kind}");
     }
 }
@@ -54,11 +54,11 @@ fn files_without_permissions_are_kept_after_a_crash() {
 #[test]
 fn a_work_tree_with_an_unreadable_record_is_not_removed() {
     let user = user();
-    let spaces = open(&user, BackingChoice::Worktree);
+    let spaces = open(&user, WorkspaceBackingChoice::Worktree);
     let space = spaces.make("run", "child", "1", None).unwrap();
     write(&space, "made", "child\n");
-    let (reference, made) = (space.reference().clone(), space.path().join("made"));
-    let record = space.path().parent().unwrap().join("record");
+    let (reference, made) = (space.reference().clone(), space.directory().join("made"));
+    let record = space.directory().parent().unwrap().join("record");
     drop(space);
     let whole = std::fs::read_to_string(&record).unwrap();
     let base = whole.lines().next().unwrap();
@@ -73,7 +73,7 @@ fn a_work_tree_with_an_unreadable_record_is_not_removed() {
         }
         let swept = spaces.sweep(&|_| false, now()).unwrap();
         assert!(
-            matches!(&swept[..], [SweptWorkspace::Unclear(it, _)] if *it == reference),
+            matches!(&swept[..], [SweepOutcome::Unclear(it, _)] if *it == reference),
             "{swept:?}"
         );
         assert!(spaces.make("run", "child", "2", None).is_err(), "{damaged:?}");
@@ -82,5 +82,5 @@ fn a_work_tree_with_an_unreadable_record_is_not_removed() {
     std::fs::remove_dir(&record).unwrap();
     put(&record, &whole);
     let swept = spaces.sweep(&|_| false, now()).unwrap();
-    assert!(matches!(&swept[..], [SweptWorkspace::Kept(it, _)] if *it == reference), "{swept:?}");
+    assert!(matches!(&swept[..], [SweepOutcome::Kept(it, _)] if *it == reference), "{swept:?}");
 }

@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use adjutant_workspace::space::{SweptWorkspace, WorkspaceError, WorkspaceRecord};
+use adjutant_workspace::space::{SweepOutcome, WorkspaceError, WorkspaceRecord};
 
 use super::*;
 use crate::git::put;
@@ -54,7 +54,7 @@ fn folder(user: &User) -> PathBuf {
 #[test]
 fn a_record_that_a_power_cut_left_empty_does_not_hide_the_work() {
     let user = user();
-    let spaces = open(&user, BackingChoice::Overlay);
+    let spaces = open(&user, WorkspaceBackingChoice::Overlay);
     let parent = spaces.make("run", "p", "1", None).unwrap();
     write(&parent, "made", "parent\n");
     let stale = parent.record();
@@ -73,7 +73,7 @@ fn a_record_that_a_power_cut_left_empty_does_not_hide_the_work() {
 fn layers_from_before_the_last_boot_are_recreated() {
     let user = user();
     user.write("README", "dirty\n");
-    let spaces = open(&user, BackingChoice::Overlay);
+    let spaces = open(&user, WorkspaceBackingChoice::Overlay);
     let space = spaces.make("run", "c", "1", None).unwrap();
     write(&space, "made", "work\n");
     let (record, before) = (space.record(), files(&space));
@@ -88,7 +88,7 @@ fn layers_from_before_the_last_boot_are_recreated() {
         torn += 1;
     }
     assert_eq!(torn, 1);
-    let spaces = open(&user, BackingChoice::Overlay);
+    let spaces = open(&user, WorkspaceBackingChoice::Overlay);
     let space = spaces.adopt("run", "c", &record).unwrap();
     assert_eq!(files(&space), before);
 }
@@ -96,13 +96,13 @@ fn layers_from_before_the_last_boot_are_recreated() {
 #[test]
 fn a_workspace_that_cannot_be_locked_is_reported_and_not_mistaken_for_one_in_use() {
     let user = user();
-    let spaces = open(&user, BackingChoice::Overlay);
+    let spaces = open(&user, WorkspaceBackingChoice::Overlay);
     drop(spaces.make("run", "c", "1", None).unwrap());
     let lock = folder(&user).join("run/c/lock");
     std::fs::remove_file(&lock).unwrap();
     std::fs::create_dir(&lock).unwrap();
     let swept = spaces.sweep(&|_| false, now()).unwrap();
-    assert!(matches!(swept.as_slice(), [SweptWorkspace::Unclear(..)]), "{swept:?}");
+    assert!(matches!(swept.as_slice(), [SweepOutcome::Unclear(..)]), "{swept:?}");
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn making_a_workspace_again_reopens_work_and_removes_the_rest() {
         drop(space);
         // The state after a crash in the middle of making it.
         let torn = spaces.make("run", "torn", "1", None).unwrap();
-        let folder = torn.path().parent().unwrap().to_owned();
+        let folder = torn.directory().parent().unwrap().to_owned();
         drop(torn);
         std::fs::remove_file(folder.join("record")).unwrap();
         user.write("README", "later\n");
@@ -173,8 +173,8 @@ fn say(text: &str) {
 /// Makes a parent, a child of it with work, and a clean one, then waits to be killed.
 fn live(place: &Path) {
     let backing = match std::fs::read_to_string(place.join("backing")).unwrap().as_str() {
-        "overlay" => BackingChoice::Overlay,
-        _ => BackingChoice::Worktree,
+        "overlay" => WorkspaceBackingChoice::Overlay,
+        _ => WorkspaceBackingChoice::Worktree,
     };
     let spaces =
         Workspaces::open(&place.join("user tree"), &place.join("state"), options(backing)).unwrap();
@@ -236,9 +236,9 @@ fn after_a_kill_work_is_kept_and_the_rest_is_removed() {
         let mut swept = spaces.sweep(&|_| false, now()).unwrap();
         swept.sort_by_key(|it| format!("{it:?}"));
         let [
-            SweptWorkspace::Kept(c, of_child),
-            SweptWorkspace::Kept(p, of_parent),
-            SweptWorkspace::Removed(clean),
+            SweepOutcome::Kept(c, of_child),
+            SweepOutcome::Kept(p, of_parent),
+            SweepOutcome::Removed(clean),
         ] = swept.as_slice()
         else {
             panic!("{kind}: {swept:?}")
@@ -289,7 +289,7 @@ fn the_base_commit_of_work_in_another_work_tree_is_kept() {
 
         let there = Workspaces::open(&linked, &state(&user), options(backing)).unwrap();
         let swept = there.sweep(&|_| false, now()).unwrap();
-        let [SweptWorkspace::Kept(reference, commit)] = swept.as_slice() else {
+        let [SweepOutcome::Kept(reference, commit)] = swept.as_slice() else {
             panic!("{kind}: {swept:?}")
         };
         assert_eq!(contents(&user, commit)["made"], "work\n", "{kind}");
@@ -349,7 +349,7 @@ fn a_kill_at_any_point_loses_no_work_and_leaves_no_files() {
             let said = std::io::read_to_string(life.stdout.take().unwrap()).unwrap();
             let spaces = open(&user, backing);
             let swept = spaces.sweep(&|_| false, now()).unwrap();
-            let clear = |it: &SweptWorkspace| !matches!(it, SweptWorkspace::Unclear(..));
+            let clear = |it: &SweepOutcome| !matches!(it, SweepOutcome::Unclear(..));
             assert!(swept.iter().all(clear), "{kind}, round {round}: {swept:?}\n{said}");
             assert_eq!(spaces.sweep(&|_| false, now()).unwrap(), [], "{kind}, round {round}");
             if said.contains("ready") {

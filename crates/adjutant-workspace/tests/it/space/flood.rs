@@ -54,18 +54,19 @@ fn five_thousand_levels_are_left_out_reported_and_removed() {
         let deep = kept.skipped.iter().any(|it| it.reason == SkipReason::TooDeep);
         assert!(deep, "{kind}: {:?}", kept.skipped.len());
         space.close().unwrap();
-        assert!(!space.path().exists(), "{kind}");
+        assert!(!space.directory().exists(), "{kind}");
         assert_eq!(spaces.sweep(&|_| false, now()).unwrap(), [], "{kind}: nothing stays behind");
     }
 }
 
 #[test]
-fn a_pipe_in_place_of_gitignore_does_not_block() {
+fn a_pipe_in_place_of_gitignore_or_gitattributes_does_not_block() {
     for (backing, kind) in KINDS {
         let user = user();
         let spaces = open(&user, backing);
         let space = spaces.make("run", "child", "1", None).unwrap();
-        let text = "rm .gitignore && mkfifo .gitignore src/.gitignore && echo x > src/new";
+        let text = "rm .gitignore && mkfifo .gitignore .gitattributes src/.gitignore src/.gitattributes && \
+                    echo x > src/new && touch README src/*";
         let (ended, said) = run(&space, text);
         assert_eq!(ended.end, ProgramEnd::Exited(0), "{kind}: {said}");
         let began = std::time::Instant::now();
@@ -74,7 +75,11 @@ fn a_pipe_in_place_of_gitignore_does_not_block() {
         assert_eq!(shown["src/new"], "x\n", "{kind}");
         let special = kept.skipped.iter().filter(|it| it.reason == SkipReason::Special);
         let names: Vec<&str> = special.map(|it| it.path.to_str().unwrap()).collect();
-        assert_eq!(names, [".gitignore", "src/.gitignore"], "{kind}");
+        assert_eq!(
+            names,
+            [".gitattributes", ".gitignore", "src/.gitattributes", "src/.gitignore"],
+            "{kind}"
+        );
         space.close().unwrap();
         assert!(began.elapsed() < std::time::Duration::from_secs(60), "{kind}");
     }

@@ -36,7 +36,7 @@ fn the_index_of_an_updated_base_matches_the_new_tree() {
     user.write("folder/inner", "1\n");
     user.write("tool", "1\n");
     user.commit("second");
-    let spaces = open(&user, BackingChoice::Overlay);
+    let spaces = open(&user, WorkspaceBackingChoice::Overlay);
     spaces.make("run", "first", "1", None).unwrap().close().unwrap();
     assert_eq!(ask(&user, &["write-tree"]), user.id("HEAD^{tree}").to_string());
 

@@ -1,7 +1,7 @@
 //! The life of a workspace: made, written to, kept, closed.
 
 use adjutant_workspace::sandbox::ProgramEnd;
-use adjutant_workspace::space::{SweptWorkspace, WorkspaceError};
+use adjutant_workspace::space::{SweepOutcome, WorkspaceError};
 use adjutant_workspace::{DiffStatus, GitError, LineCounts, SkipReason};
 
 use super::*;
@@ -49,7 +49,7 @@ fn work_of_tools_and_programs_is_committed_to_the_reference() {
         assert!(space.root().is_err());
         assert_eq!(user.id("refs/adjutant/run/child"), commit);
         assert_eq!(user.untouched(), before, "{kind}");
-        assert!(!space.path().exists());
+        assert!(!space.directory().exists());
     }
 }
 
@@ -62,7 +62,7 @@ fn conclude_removes_kept_files_and_leaves_others() {
         write(&space, "new", "1\n");
         let kept = space.keep_and_close("work\n", now()).unwrap();
         assert_eq!(contents(&user, &kept.commit.unwrap())["new"], "1\n", "{kind}");
-        assert!(!space.path().exists(), "{kind}");
+        assert!(!space.directory().exists(), "{kind}");
         assert!(matches!(
             space.keep_and_close("work\n", now()),
             Err(WorkspaceError::Closed { .. })
@@ -88,7 +88,7 @@ fn a_file_that_is_too_large_to_keep_stays_in_the_workspace() {
         drop(space);
         // No cleanup removes it.
         let swept = spaces.sweep(&|_| false, now()).unwrap();
-        assert!(matches!(swept[..], [SweptWorkspace::Unclear(..)]), "{kind}: {swept:?}");
+        assert!(matches!(swept[..], [SweepOutcome::Unclear(..)]), "{kind}: {swept:?}");
         let again = spaces.make("run", "child", "1", None).unwrap();
         let (ended, said) = run(&again, "tail -c 5 huge");
         assert_eq!((ended.end, said.as_str()), (ProgramEnd::Exited(0), "work\n"), "{kind}");
@@ -136,7 +136,7 @@ fn credentials_are_hidden_however_deep_they_lie_in_a_grant() {
     // A virtual environment of that name is not a credential.
     put(&grant.join("venv/.env/bin/activate"), "shown\n");
     put(&grant.join("homes/ann/notes"), "notes\n");
-    let spaces = open(&user, BackingChoice::Overlay);
+    let spaces = open(&user, WorkspaceBackingChoice::Overlay);
     let space = spaces.make("run", "child", "1", None).unwrap();
     let look = format!(
         "cd {} && cat homes/ann/notes; grep -rs secret . | wc -l; grep -rls shown . | sort",
@@ -246,7 +246,7 @@ fn ignored_files_are_left_out_unless_they_are_included() {
     }
     let user = user();
     for bad in ["/etc", "../x", ".git", ""] {
-        let mut options = options(BackingChoice::Best);
+        let mut options = options(WorkspaceBackingChoice::Best);
         options.include_ignored = vec![bad.into()];
         let spaces = Workspaces::open(&user.tree, &state(&user), options).unwrap();
         let refused = spaces.make("run", "child", "1", None).unwrap_err();
@@ -278,12 +278,14 @@ fn git_inside_a_workspace_reads_and_cannot_write_to_the_users_repository() {
              cannot add\ncannot write\n",
             "{kind}"
         );
+        // The workspace is shown at the path of the user's checkout, whose own files are not.
         let text = format!(
-            "cat '{0}/README' '{0}/.git/config' 2>/dev/null || echo hidden; \
-             touch '{0}/.git/objects/x' 2>/dev/null || echo read-only",
+            "cd '{}'; cat README; git config core.fsmonitor || echo no monitor; \
+             for at in .git/objects /.adjutant-git/objects-0; do \
+             touch $at/x 2>/dev/null || echo read-only; done",
             user.tree.display()
         );
-        assert_eq!(run(&space, &text).1, "hidden\nread-only\n", "{kind}");
+        assert_eq!(run(&space, &text).1, "child\nno monitor\nread-only\nread-only\n", "{kind}");
         space.keep("work\n", now()).unwrap();
         space.close().unwrap();
         assert!(!planted.exists(), "a planted program ran: {kind}");
@@ -322,7 +324,7 @@ fn a_repository_without_commits_works_and_a_missing_repository_is_reported() {
 #[test]
 fn making_and_closing_workspaces_of_one_run_do_not_interfere() {
     let user = user();
-    let spaces = open(&user, BackingChoice::Overlay);
+    let spaces = open(&user, WorkspaceBackingChoice::Overlay);
     std::thread::scope(|scope| {
         for thread in 0..4 {
             let spaces = &spaces;
@@ -344,7 +346,7 @@ fn making_and_closing_workspaces_of_one_run_do_not_interfere() {
 #[test]
 fn files_that_a_program_made_unreadable_are_kept() {
     let user = user();
-    let spaces = open(&user, BackingChoice::Overlay);
+    let spaces = open(&user, WorkspaceBackingChoice::Overlay);
     let space = spaces.make("run", "child", "1", None).unwrap();
     let text = "mkdir -p a/b && echo x > a/b/c && echo y > a/d && chmod 000 a/d a/b a src README";
     assert_eq!(run(&space, text).0.end, ProgramEnd::Exited(0));
@@ -354,7 +356,7 @@ fn files_that_a_program_made_unreadable_are_kept() {
     assert_eq!(kept.diff.entries.len(), 2, "{:?}", kept.diff);
     assert_eq!(kept.skipped, []);
     space.close().unwrap();
-    assert!(!space.path().exists());
+    assert!(!space.directory().exists());
 }
 
 #[test]

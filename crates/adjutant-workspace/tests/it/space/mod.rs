@@ -5,6 +5,7 @@ mod borrowed;
 mod choice;
 mod closed;
 mod crash;
+mod dates;
 mod flood;
 mod index;
 mod life;
@@ -19,11 +20,10 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use adjutant_workspace::sandbox::{
-    BoundedOutput, CancelHandle, NetworkAccess, ProgramSpec, SandboxedExit,
-};
+use adjutant_workspace::sandbox::{BoundedOutput, CancelHandle, ProgramSpec, SandboxedExit};
 use adjutant_workspace::space::{
-    BackingChoice, SandboxOptions, Workspace, WorkspaceBacking, WorkspaceOptions, Workspaces,
+    SandboxOptions, Workspace, WorkspaceBacking, WorkspaceBackingChoice, WorkspaceOptions,
+    Workspaces,
 };
 use adjutant_workspace::{MissingParents, ObjectId, RelPath};
 use tempfile::TempDir;
@@ -33,9 +33,9 @@ use crate::overlay::helper;
 use crate::rel;
 
 /// Both kinds; every test of behaviour runs with each.
-const KINDS: [(BackingChoice, WorkspaceBacking); 2] = [
-    (BackingChoice::Overlay, WorkspaceBacking::Overlay),
-    (BackingChoice::Worktree, WorkspaceBacking::Worktree),
+const KINDS: [(WorkspaceBackingChoice, WorkspaceBacking); 2] = [
+    (WorkspaceBackingChoice::Overlay, WorkspaceBacking::Overlay),
+    (WorkspaceBackingChoice::Worktree, WorkspaceBacking::Worktree),
 ];
 
 /// A user whose files are not below `/tmp`, which sandboxes replace.
@@ -47,21 +47,11 @@ fn state(user: &User) -> PathBuf {
     user.outer.path().join("state")
 }
 
-fn options(backing: BackingChoice) -> WorkspaceOptions {
-    let (network, include_ignored) = (NetworkAccess::Off, Vec::new());
-    let (reserved, closed) = (Vec::new(), Vec::new());
-    WorkspaceOptions {
-        backing,
-        network,
-        include_ignored,
-        reserved,
-        closed,
-        reproducible: false,
-        helper: helper(),
-    }
+fn options(backing: WorkspaceBackingChoice) -> WorkspaceOptions {
+    WorkspaceOptions { backing, ..WorkspaceOptions::new(helper()) }
 }
 
-fn open(user: &User, backing: BackingChoice) -> Workspaces {
+fn open(user: &User, backing: WorkspaceBackingChoice) -> Workspaces {
     Workspaces::open(&user.tree, &state(user), options(backing)).unwrap()
 }
 

@@ -67,7 +67,7 @@ fn a_child_starts_with_the_state_of_its_parent_and_neither_sees_later_changes_of
 #[test]
 fn children_of_an_idle_parent_share_one_snapshot() {
     let user = user();
-    let spaces = open(&user, BackingChoice::Overlay);
+    let spaces = open(&user, WorkspaceBackingChoice::Overlay);
     let parent = spaces.make("run", "p", "1", None).unwrap();
     write(&parent, "made", "parent\n");
     let first = spaces.make("run", "a", "2", Some(&parent)).unwrap();
@@ -81,7 +81,7 @@ fn children_of_an_idle_parent_share_one_snapshot() {
 #[test]
 fn a_parent_in_use_is_not_frozen_and_its_state_is_passed_on() {
     let user = user();
-    let spaces = open(&user, BackingChoice::Overlay);
+    let spaces = open(&user, WorkspaceBackingChoice::Overlay);
     let parent = spaces.make("run", "p", "1", None).unwrap();
     write(&parent, "made", "parent\n");
     remove(&parent, "README");

@@ -76,7 +76,7 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(place: &str, backing: BackingChoice, files: usize) -> Self {
+    fn new(place: &str, backing: WorkspaceBackingChoice, files: usize) -> Self {
         let user = User::folder_in(TempDir::new_in(place).unwrap()).initialised();
         filled(&user, files);
         user.write("folder-0/file-0", "dirty\n");
@@ -122,7 +122,11 @@ impl Bench {
 }
 
 /// Measures all sizes in turn, so that other load affects them equally.
-fn measure(place: &str, backing: BackingChoice, sizes: &[usize]) -> Vec<(Duration, String)> {
+fn measure(
+    place: &str,
+    backing: WorkspaceBackingChoice,
+    sizes: &[usize],
+) -> Vec<(Duration, String)> {
     let mut all: Vec<Bench> =
         sizes.iter().map(|files| Bench::new(place, backing, *files)).collect();
     for number in 0..TIMES {
@@ -167,7 +171,8 @@ fn eight(spaces: &Workspaces) -> Duration {
 fn making_a_workspace_takes_the_same_time_whatever_the_size() {
     let places = std::env::var("ADJUTANT_TEST_PLACES").unwrap_or_else(|_| "/dev/shm".to_owned());
     for place in places.split(':') {
-        let measured = measure(place, BackingChoice::Overlay, &[100, 1_000, 10_000, 50_000]);
+        let measured =
+            measure(place, WorkspaceBackingChoice::Overlay, &[100, 1_000, 10_000, 50_000]);
         measured.iter().for_each(|(_, said)| println!("{said}"));
         let all: Vec<Duration> = measured.into_iter().map(|(make, _)| make).collect();
         let (least, most) = (all.iter().min().unwrap(), all.iter().max().unwrap());
@@ -180,7 +185,7 @@ fn making_a_workspace_takes_the_same_time_whatever_the_size() {
 #[test]
 #[ignore = "a measurement"]
 fn making_a_work_tree_takes_as_long_as_git_needs() {
-    for (_, said) in measure("/dev/shm", BackingChoice::Worktree, &[100, 10_000]) {
+    for (_, said) in measure("/dev/shm", WorkspaceBackingChoice::Worktree, &[100, 10_000]) {
         println!("{said}");
     }
 }

@@ -58,7 +58,7 @@ fn a_result_with_files_in_place_of_a_submodule_changes_nothing_in_it() {
     let tree = user.git(["write-tree"]);
     let made = user.git(["commit-tree", "-m", "work", "-p", base.as_str(), &tree]);
     user.git(["reset", "-q", "--mixed"]);
-    let spaces = open(&user, BackingChoice::Worktree);
+    let spaces = open(&user, WorkspaceBackingChoice::Worktree);
     let made = ObjectId::parse(&made).unwrap();
     let applied = spaces.repository().apply(&made, now()).unwrap();
     assert_eq!(applied.submodules, [PathBuf::from("the module")]);

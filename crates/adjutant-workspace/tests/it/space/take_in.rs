@@ -1,7 +1,7 @@
 //! Merging the result of a child into the live workspace of its parent.
 
 use adjutant_workspace::sandbox::ProgramEnd;
-use adjutant_workspace::space::{TakeInOutcome, WorkspaceError};
+use adjutant_workspace::space::{ChildMergeOutcome, WorkspaceError};
 use adjutant_workspace::{BinaryContent, ConflictKind, GitError, PatchOptions, SkipReason};
 
 use super::*;
@@ -20,7 +20,7 @@ pub(super) struct Family {
 }
 
 impl Family {
-    pub(super) fn new(backing: BackingChoice) -> Self {
+    pub(super) fn new(backing: WorkspaceBackingChoice) -> Self {
         let user = in_memory();
         user.write("ten", "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n");
         user.write("bin", "\0one");
@@ -41,7 +41,7 @@ impl Family {
         below(&self.spaces, &self.parent, name, script)
     }
 
-    fn take(&self, result: &ObjectId) -> TakeInOutcome {
+    fn take(&self, result: &ObjectId) -> ChildMergeOutcome {
         self.parent.take_in(result, now()).unwrap()
     }
 }
@@ -72,11 +72,11 @@ pub(super) fn shown(space: &Workspace) -> Vec<String> {
     lines
 }
 
-fn kinds(taken: &TakeInOutcome) -> Vec<(String, ConflictKind)> {
+fn kinds(taken: &ChildMergeOutcome) -> Vec<(String, ConflictKind)> {
     taken.conflicts.iter().map(|it| (it.path.display().to_string(), it.kind)).collect()
 }
 
-fn paths(taken: &TakeInOutcome) -> Vec<String> {
+fn paths(taken: &ChildMergeOutcome) -> Vec<String> {
     taken.diff.entries.iter().map(|it| it.path.display().to_string()).collect()
 }
 
@@ -165,7 +165,7 @@ fn a_merged_result_is_in_the_files_and_stays() {
             let live = shown(&of);
             assert_eq!(
                 of.take_in(&result, now()).unwrap(),
-                TakeInOutcome { already: true, ..taken.clone() }
+                ChildMergeOutcome { already: true, ..taken.clone() }
             );
             assert_eq!(shown(&of), live, "{at}");
 
@@ -353,7 +353,7 @@ fn a_workspace_can_be_kept_closed_and_reopened_after_a_merge() {
         assert_eq!(shown(&parent), before, "{kind}");
         // A caller that repeats the merge gets the same answer.
         let again = parent.take_in(&result, now()).unwrap();
-        assert_eq!(again, TakeInOutcome { already: true, ..first }, "{kind}");
+        assert_eq!(again, ChildMergeOutcome { already: true, ..first }, "{kind}");
         parent.keep("work\n", now()).unwrap();
         parent.close().unwrap();
         let closed = parent.take_in(&result, now()).unwrap_err();
@@ -441,7 +441,7 @@ fn a_read_only_directory_does_not_prevent_the_merge() {
 
 #[test]
 fn the_diff_of_a_result_can_be_limited_to_paths() {
-    let family = Family::new(BackingChoice::Best);
+    let family = Family::new(WorkspaceBackingChoice::Best);
     let result =
         family.child("c", "sed -i s/^9$/child/ ten; echo x >> README; echo y > 'dir with space/y'");
     let repository = family.spaces.repository();

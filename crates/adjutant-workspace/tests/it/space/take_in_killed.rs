@@ -4,7 +4,7 @@ use std::io::BufRead as _;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use adjutant_workspace::space::{SweptWorkspace, WorkspaceRecord};
+use adjutant_workspace::space::{SweepOutcome, WorkspaceRecord};
 
 use super::take_in::{act, in_memory};
 use super::*;
@@ -37,7 +37,7 @@ struct Waiting {
 }
 
 impl Waiting {
-    fn new(user: &User, backing: BackingChoice, number: usize) -> Self {
+    fn new(user: &User, backing: WorkspaceBackingChoice, number: usize) -> Self {
         let spaces = open(user, backing);
         let name = format!("p{number}");
         let parent = spaces.make("run", &name, "1", None).unwrap();
@@ -106,7 +106,11 @@ fn child_process_that_is_killed() {
     let Some(place) = std::env::var_os(PLACE).map(PathBuf::from) else { return };
     let who = std::fs::read_to_string(place.join("who")).unwrap();
     let [name, result, kind] = who.split(' ').collect::<Vec<_>>()[..] else { panic!("{who}") };
-    let backing = if kind == "overlay" { BackingChoice::Overlay } else { BackingChoice::Worktree };
+    let backing = if kind == "overlay" {
+        WorkspaceBackingChoice::Overlay
+    } else {
+        WorkspaceBackingChoice::Worktree
+    };
     let spaces =
         Workspaces::open(&place.join("user tree"), &place.join("state"), options(backing)).unwrap();
     let record = std::fs::read_to_string(place.join("record")).unwrap();
@@ -127,7 +131,7 @@ fn filled() -> User {
 }
 
 /// The content of the workspace without a kill.
-fn undisturbed(user: &User, backing: BackingChoice) -> Shown {
+fn undisturbed(user: &User, backing: WorkspaceBackingChoice) -> Shown {
     let waiting = Waiting::new(user, backing, 99);
     let mut life = waiting.start(user);
     let mut said = std::io::BufReader::new(life.stdout.take().unwrap()).lines().map(Result::unwrap);
@@ -180,8 +184,8 @@ fn an_incomplete_merge_is_not_kept_as_work() {
         let spaces = open(&user, backing);
         let swept = spaces.sweep(&|_| false, now()).unwrap();
         let of_parent =
-            |it: &&SweptWorkspace| matches!(it, SweptWorkspace::Kept(it, _) if it.child() == "p0");
-        let Some(SweptWorkspace::Kept(_, commit)) = swept.iter().find(of_parent) else {
+            |it: &&SweepOutcome| matches!(it, SweepOutcome::Kept(it, _) if it.child() == "p0");
+        let Some(SweepOutcome::Kept(_, commit)) = swept.iter().find(of_parent) else {
             panic!("{kind}: {swept:?}")
         };
         let all = contents(&user, commit);

@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 
-use adjutant_workspace::space::{SweptWorkspace, WorkspaceRecord};
+use adjutant_workspace::space::{KeptFiles, SweepOutcome, WorkspaceRecord};
 
 use super::take_in::{act, in_memory, shown};
 use super::*;
@@ -25,7 +25,7 @@ const WORK: &str = "echo work > made; mkdir folder; echo in > folder/file; echo 
     echo cached > cache/c; rm -r old; rm turns; mkdir turns; echo x > turns/file; chmod +x runs";
 
 /// A workspace with work of all kinds in it.
-fn begun(user: &User, backing: BackingChoice) -> (Workspaces, Workspace) {
+fn begun(user: &User, backing: WorkspaceBackingChoice) -> (Workspaces, Workspace) {
     user.write("ten", "10\n");
     user.write("gone", "away\n");
     user.write("turns", "a file\n");
@@ -56,7 +56,8 @@ fn a_fresh_workspace_has_the_files_of_the_commit_and_nothing_else() {
         let user = user();
         let (_spaces, space) = begun(&user, backing);
         write(&space, "prd.json", "{}\n");
-        let fresh = space.make_verify_workspace("a", "work\n", now()).unwrap();
+        let fresh =
+            space.make_verify_workspace("a", "work\n", now(), &KeptFiles::default()).unwrap();
         let kept = space.keep("work\n", now()).unwrap().commit.unwrap();
         assert_eq!(files(&fresh), {
             let mut expected = contents(&user, &kept);
@@ -89,7 +90,8 @@ fn a_verify_command_changes_neither_the_agents_workspace_nor_the_result() {
         let objects = || user.git(["count-objects", "-v"]);
         let (before, references, stored) = (shown(&space), refs(), objects());
         for command in VERIFIES {
-            let fresh = space.make_verify_workspace("a", "work\n", now()).unwrap();
+            let fresh =
+                space.make_verify_workspace("a", "work\n", now(), &KeptFiles::default()).unwrap();
             act(&fresh, command);
             drop(fresh);
             assert_eq!(shown(&space), before, "{kind}: {command}");
@@ -107,11 +109,13 @@ fn work_done_after_a_verification_is_part_of_the_next_one() {
     for (backing, kind) in KINDS {
         let user = in_memory();
         let (_spaces, space) = begun(&user, backing);
-        let first = space.make_verify_workspace("a", "work\n", now()).unwrap();
+        let first =
+            space.make_verify_workspace("a", "work\n", now(), &KeptFiles::default()).unwrap();
         act(&first, "test ! -e later");
         drop(first);
         act(&space, "echo more > later; rm made");
-        let second = space.make_verify_workspace("a", "work\n", now()).unwrap();
+        let second =
+            space.make_verify_workspace("a", "work\n", now(), &KeptFiles::default()).unwrap();
         act(&second, "test -e later && test ! -e made");
         drop(second);
         let kept = space.keep_and_close("work\n", now()).unwrap().commit.unwrap();
@@ -127,9 +131,9 @@ fn work_that_is_undone_after_a_verification_leaves_no_result() {
         let spaces = open(&user, backing);
         let space = spaces.make("run", "a", "1", None).unwrap();
         act(&space, "echo work > made");
-        drop(space.make_verify_workspace("a", "work\n", now()).unwrap());
+        drop(space.make_verify_workspace("a", "work\n", now(), &KeptFiles::default()).unwrap());
         act(&space, "rm made");
-        drop(space.make_verify_workspace("a", "work\n", now()).unwrap());
+        drop(space.make_verify_workspace("a", "work\n", now(), &KeptFiles::default()).unwrap());
         assert_eq!(space.keep_and_close("work\n", now()).unwrap().commit, None, "{kind}");
         assert_eq!(spaces.repository().results().unwrap(), [], "{kind}");
     }
@@ -142,7 +146,8 @@ fn work_that_changes_nothing_is_verified_as_the_base() {
         user.write("README", "dirty\n");
         let spaces = open(&user, backing);
         let space = spaces.make("run", "a", "1", None).unwrap();
-        let fresh = space.make_verify_workspace("a", "work\n", now()).unwrap();
+        let fresh =
+            space.make_verify_workspace("a", "work\n", now(), &KeptFiles::default()).unwrap();
         assert_eq!(read(&fresh, "README").as_deref(), Some("dirty\n"), "{kind}");
         drop(fresh);
         assert_eq!(space.keep_and_close("work\n", now()).unwrap().commit, None, "{kind}");
@@ -156,7 +161,8 @@ fn a_child_is_verified_on_its_parents_work_without_the_parents_build_results() {
         let (spaces, parent) = begun(&user, backing);
         let child = spaces.make("run", "b", "2", Some(&parent)).unwrap();
         act(&child, "test -e made; echo child > of-child; rm folder/file");
-        let fresh = child.make_verify_workspace("b", "work\n", now()).unwrap();
+        let fresh =
+            child.make_verify_workspace("b", "work\n", now(), &KeptFiles::default()).unwrap();
         act(
             &fresh,
             "test -e made && test -e of-child && test ! -e x.o && test ! -e folder && test ! -e old",
@@ -165,7 +171,8 @@ fn a_child_is_verified_on_its_parents_work_without_the_parents_build_results() {
         // The parent merges the child's work and is verified with it.
         let result = child.keep_and_close("work\n", now()).unwrap().commit.unwrap();
         assert_eq!(parent.take_in(&result, now()).unwrap().conflicts, [], "{kind}");
-        let fresh = parent.make_verify_workspace("a", "work\n", now()).unwrap();
+        let fresh =
+            parent.make_verify_workspace("a", "work\n", now(), &KeptFiles::default()).unwrap();
         act(&fresh, "test -e of-child && test -e made && test ! -e x.o");
     }
 }
@@ -180,13 +187,13 @@ fn child_process_that_is_killed() {
     let text = std::fs::read_to_string(place.join("record")).unwrap();
     let record: WorkspaceRecord = serde_json::from_str(&text).unwrap();
     let backing = match record.kind {
-        WorkspaceBacking::Overlay => BackingChoice::Overlay,
-        WorkspaceBacking::Worktree => BackingChoice::Worktree,
+        WorkspaceBacking::Overlay => WorkspaceBackingChoice::Overlay,
+        WorkspaceBacking::Worktree => WorkspaceBackingChoice::Worktree,
     };
     let spaces =
         Workspaces::open(&place.join("user tree"), &place.join("state"), options(backing)).unwrap();
     let space = spaces.adopt("run", "a", &record).unwrap();
-    let fresh = space.make_verify_workspace("a", "work\n", now()).unwrap();
+    let fresh = space.make_verify_workspace("a", "work\n", now(), &KeptFiles::default()).unwrap();
     act(&fresh, "echo junk > junk; rm made");
     println!("\nready");
     let _ = std::io::stdin().lines().next();
@@ -226,7 +233,8 @@ fn after_a_kill_the_work_is_verified_again_or_swept_without_the_files_of_the_com
         assert_ne!(leftovers(&user), Vec::<String>::new(), "{kind}");
         let space = spaces.adopt("run", "a", &record).unwrap();
         assert_eq!(shown(&space), before, "{kind}");
-        let fresh = space.make_verify_workspace("a", "work\n", now()).unwrap();
+        let fresh =
+            space.make_verify_workspace("a", "work\n", now(), &KeptFiles::default()).unwrap();
         act(&fresh, "test ! -e junk && test -e made");
         drop((fresh, space));
         assert_eq!(leftovers(&user), Vec::<String>::new(), "{kind}");
@@ -234,8 +242,8 @@ fn after_a_kill_the_work_is_verified_again_or_swept_without_the_files_of_the_com
         killed_while_it_verifies(&user, &record);
         let swept = spaces.sweep(&|_| false, now()).unwrap();
         let kept = swept.iter().filter_map(|it| match it {
-            SweptWorkspace::Kept(reference, commit) => Some((reference.child(), commit)),
-            SweptWorkspace::Removed(_) | SweptWorkspace::Unclear(..) => None,
+            SweepOutcome::Kept(reference, commit) => Some((reference.child(), commit)),
+            SweepOutcome::Removed(_) | SweepOutcome::Unclear(..) => None,
         });
         let [("a", commit)] = kept.collect::<Vec<_>>()[..] else { panic!("{kind}: {swept:?}") };
         let kept = contents(&user, commit);
@@ -279,9 +287,7 @@ fn a_workspace_that_the_last_version_left_during_a_verification_continues_from_i
                     "make" => spaces.make("run", "a", "1", None).unwrap(),
                     _ => {
                         let swept = spaces.sweep(&|_| false, now()).unwrap();
-                        let [SweptWorkspace::Kept(_, kept)] = &swept[..] else {
-                            panic!("{swept:?}")
-                        };
+                        let [SweepOutcome::Kept(_, kept)] = &swept[..] else { panic!("{swept:?}") };
                         assert_eq!(kept.to_string(), commit, "{kind}: {command}");
                         continue;
                     }
@@ -308,5 +314,60 @@ fn a_workspace_that_the_last_version_left_during_a_verification_continues_from_i
                 );
             }
         }
+    }
+}
+
+#[test]
+fn kept_files_are_those_of_the_base_whatever_the_work_did_to_them() {
+    for (backing, kind) in KINDS {
+        let user = user();
+        for name in ["tests/edited", "tests/deleted", "tests/sub/moved", "conftest.py", "check.sh"]
+        {
+            user.write(name, "base\n");
+        }
+        user.write("checks/a", "base\n");
+        user.write("deep/checks/a", "base\n");
+        user.commit("tests");
+        // Uncommitted files are part of the base, too.
+        user.write("tests/edited", "dirty\n");
+        let spaces = Workspaces::open(&user.tree, &state(&user), options(backing)).unwrap();
+        let space = spaces.make("run", "a", "1", None).unwrap();
+        act(
+            &space,
+            "echo work > tests/edited; rm tests/deleted; mv tests/sub/moved tests/added; \
+             echo work > conftest.py; chmod +x check.sh; echo work > src.txt; \
+             rm -r checks; mkdir fake; echo fake > fake/a; ln -s fake checks; \
+             rm -r deep; echo file > deep",
+        );
+        let globs = ["tests/**", "conftest.py", "check.sh", "checks/**", "deep/checks/**"];
+        let keep = KeptFiles::new(&globs.map(str::to_owned), Path::new("")).unwrap();
+        let fresh = space.make_verify_workspace("a", "work\n", now(), &keep).unwrap();
+        let read = |path: &str| read(&fresh, path);
+        assert_eq!(read("tests/edited").as_deref(), Some("dirty\n"), "{kind}");
+        for path in ["tests/deleted", "tests/sub/moved", "conftest.py", "checks/a", "deep/checks/a"]
+        {
+            assert_eq!(read(path).as_deref(), Some("base\n"), "{kind}: {path}");
+        }
+        assert_eq!(read("tests/added"), None, "{kind}");
+        assert_eq!(read("src.txt").as_deref(), Some("work\n"), "{kind}");
+        act(&fresh, "test ! -x check.sh && test ! -L checks && test -d deep");
+        let mut from_base: Vec<String> =
+            fresh.from_base().iter().map(|path| path.display().to_string()).collect();
+        from_base.sort();
+        let expected = [
+            "check.sh",
+            "checks",
+            "checks/a",
+            "conftest.py",
+            "deep",
+            "deep/checks/a",
+            "tests/added",
+            "tests/deleted",
+            "tests/edited",
+            "tests/sub/moved",
+        ];
+        assert_eq!(from_base, expected, "{kind}");
+        // The agent's own files and the result are untouched.
+        assert_eq!(super::read(&space, "tests/edited").as_deref(), Some("work\n"), "{kind}");
     }
 }

@@ -10,21 +10,22 @@
 //! Start at [`ReplacePlan::carry_out`]. Invariant: a file is replaced or restored only while it is exactly what the
 //! plan expects.
 
+mod files;
+
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Mode, OFlags, fchmod, openat, renameat, symlinkat, syncfs, unlinkat};
-use rustix::io::Errno;
+use files::is_absent;
+use rustix::fs::syncfs;
 
 use super::export;
-use crate::git::{OpenedContent, bytes_of, content_at, path_of};
-use crate::kernel::{self, SymlinkPolicy};
+use crate::git::{bytes_of, path_of};
 use crate::private;
-use crate::{MissingParents, PathError, RelPath, Root};
+use crate::{PathError, RelPath, Root};
 
 /// What is, or is to be, at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,7 +116,7 @@ pub(super) struct StepError {
     pub(super) source: PathError,
 }
 
-/// The state before or after the replacement.
+/// Selects the state of a path before or after its replacement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StepSide {
     Before,
@@ -196,7 +197,7 @@ impl ReplacePlan {
             private::create_file(&self.folder.join("done"))?.sync_all()?;
             File::open(&self.folder)?.sync_all()
         };
-        mark().map_err(|error| self.failed(error))
+        mark().map_err(|error| self.step_failed(error))
     }
 
     /// Removes the `done` mark, so that a recovery continues to undo the plan.
@@ -206,7 +207,7 @@ impl ReplacePlan {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(error),
         }
-        .map_err(|error| self.failed(error))
+        .map_err(|error| self.step_failed(error))
     }
 
     /// Restores every path that still is as the plan left it; returns the paths that were changed since.
@@ -381,10 +382,10 @@ impl ReplacePlan {
         // The handle of a root is an `O_PATH` descriptor, which cannot be synced.
         let top = root.open_dir(&RelPath::default());
         let top = top.map_err(|source| StepError { path: PathBuf::new(), source })?;
-        sync(top.handle().as_fd()).map_err(|error| self.failed(error))
+        sync(top.handle().as_fd()).map_err(|error| self.step_failed(error))
     }
 
-    fn failed(&self, error: io::Error) -> StepError {
+    fn step_failed(&self, error: io::Error) -> StepError {
         StepError { path: self.folder.clone(), source: PathError::Io(error) }
     }
 
@@ -397,95 +398,6 @@ impl ReplacePlan {
         let (mut first, then): (Vec<usize>, Vec<usize>) = (0..self.steps.len()).partition(gone);
         first.extend(then);
         first
-    }
-
-    fn matches(
-        &self,
-        root: &Root,
-        number: usize,
-        step: &ReplaceStep,
-        when: StepSide,
-    ) -> Result<bool, StepError> {
-        let at_path = |error| StepError { path: step.path.clone(), source: PathError::Io(error) };
-        let image = || fs::read(self.image(number, when)).map_err(at_path);
-        // An unreadable file is not what the plan expects.
-        let Some(found) = open_content(root, &step.path)? else { return Ok(false) };
-        match (found, step.state(when)) {
-            (OpenedContent::Nothing, FileState::Nothing) => Ok(true),
-            (OpenedContent::Link(target), FileState::Link) => Ok(target == image()?),
-            (OpenedContent::File { mut file, executable, .. }, FileState::File(mode)) => {
-                let mut bytes = Vec::new();
-                file.read_to_end(&mut bytes).map_err(at_path)?;
-                Ok(executable == (mode & 0o100 != 0) && bytes == image()?)
-            }
-            (OpenedContent::Nothing | OpenedContent::Link(_) | OpenedContent::File { .. }, _) => {
-                Ok(false)
-            }
-        }
-    }
-
-    /// Removes the path if it is to be absent; otherwise writes the content to its temporary file.
-    fn prepare(
-        &self,
-        root: &Root,
-        number: usize,
-        step: &ReplaceStep,
-        when: StepSide,
-    ) -> Result<(), StepError> {
-        let at_path = |source| StepError { path: step.path.clone(), source };
-        let thing = step.state(when);
-        if *thing == FileState::Nothing {
-            return export::remove_with_empty_parents(root, &step.path).map_err(at_path);
-        }
-        let folder = folder_of(root, step)?;
-        let bytes = fs::read(self.image(number, when)).map_err(PathError::Io).map_err(at_path)?;
-        create_temp(&folder, &self.temp(number), thing, &bytes)
-            .map_err(PathError::from_errno)
-            .map_err(at_path)
-    }
-
-    /// Renames the temporary file to its path.
-    fn move_into_place(
-        &self,
-        root: &Root,
-        number: usize,
-        step: &ReplaceStep,
-        when: StepSide,
-    ) -> Result<(), StepError> {
-        let at_path = |source| StepError { path: step.path.clone(), source };
-        if *step.state(when) == FileState::Nothing {
-            return Ok(());
-        }
-        let folder = folder_of(root, step)?;
-        let name = step.path.file_name().ok_or(PathError::Outside).map_err(at_path)?;
-        renameat(&folder, self.temp(number), &folder, name)
-            .map_err(PathError::from_errno)
-            .map_err(at_path)
-    }
-}
-
-fn folder_of(root: &Root, step: &ReplaceStep) -> Result<OwnedFd, StepError> {
-    let at_path = |source| StepError { path: step.path.clone(), source };
-    let folder = root.parent_dir_of(&step.path, MissingParents::Create).map_err(at_path)?;
-    folder.ok_or(PathError::NotFound).map_err(at_path)
-}
-
-/// Opens what is at a path; `None` if it cannot be read.
-fn open_content(root: &Root, path: &Path) -> Result<Option<OpenedContent>, StepError> {
-    let at_path = |source| StepError { path: path.to_owned(), source };
-    let found = RelPath::new(path).and_then(|path| content_at(root, &path)).map_err(at_path)?;
-    Ok(found.ok())
-}
-
-/// Says whether a path is absent and all its existing parents are directories.
-fn is_absent(root: &Root, path: &Path) -> Result<bool, StepError> {
-    let flags = OFlags::PATH | OFlags::NOFOLLOW;
-    match kernel::open(root.handle(), path, flags, SymlinkPolicy::Refuse) {
-        Ok(_) | Err(Errno::NOTDIR | Errno::LOOP) => Ok(false),
-        Err(Errno::NOENT) => Ok(true),
-        Err(errno) => {
-            Err(StepError { path: path.to_owned(), source: PathError::from_errno(errno) })
-        }
     }
 }
 
@@ -510,25 +422,6 @@ fn parse_steps(bytes: &[u8]) -> Option<Vec<ReplaceStep>> {
         let (before, after) = (thing()?, thing()?);
         steps.push(ReplaceStep { path: path_of(path), before, after });
     }
-}
-
-fn create_temp(
-    folder: &OwnedFd,
-    temp: &OsString,
-    thing: &FileState,
-    bytes: &[u8],
-) -> Result<(), Errno> {
-    match unlinkat(folder, temp, AtFlags::empty()) {
-        Ok(()) | Err(Errno::NOENT) => {}
-        Err(errno) => return Err(errno),
-    }
-    let FileState::File(mode) = thing else {
-        return symlinkat(path_of(bytes), folder.as_fd(), temp);
-    };
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut file = File::from(openat(folder, temp, flags, Mode::from_raw_mode(0o600))?);
-    file.write_all(bytes).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-    fchmod(&file, Mode::from_raw_mode(mode & 0o777))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! The kernel releases the lock when the process ends for any reason; other processes then take over what it
 //! had claimed in the registry. Pids are not used.
 //!
-//! Start at [`HolderLock::take`]. Invariant: only the lock holder unlinks the file, and a process writes its
+//! Start at [`LivenessLock::take`]. Invariant: only the lock holder unlinks the file, and a process writes its
 //! name into the registry only after it has the lock.
 
 use std::fs::{self, File};
@@ -24,12 +24,12 @@ const LOCK_ATTEMPTS: u32 = 100;
 
 /// A lock that this process holds until the value is dropped.
 #[derive(Debug)]
-pub struct HolderLock {
+pub struct LivenessLock {
     path: PathBuf,
     _file: File,
 }
 
-impl HolderLock {
+impl LivenessLock {
     /// Creates and locks the file `name`, which must be unique to this process.
     pub fn take(home: &Path, name: &str) -> Result<Self, FileError> {
         let folder = home.join(FOLDER);
@@ -73,7 +73,7 @@ impl HolderLock {
     }
 }
 
-impl Drop for HolderLock {
+impl Drop for LivenessLock {
     fn drop(&mut self) {
         // Unlinked while the lock is held: a process that has opened the file sees that its link count is 0.
         let _ = fs::remove_file(&self.path);

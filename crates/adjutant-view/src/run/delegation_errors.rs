@@ -1,15 +1,17 @@
 //! The errors of a run, and which of them a person has marked as fixed.
+//!
+//! A [`DelegationError`] is one of them, [`DelegationErrors`] are all of a run.
 
 use std::collections::BTreeSet;
 
-use adjutant_core::{Code, Outcome, Reason, RunId, SessionId};
+use adjutant_core::{ErrorCode, Outcome, OutcomeReason, RunId, SessionId};
 use adjutant_formats::contract::ReturnError;
 
 use crate::timed_event::EventTime;
 
 /// An error of a delegation. A return with several errors creates several.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Fault {
+pub struct DelegationError {
     /// The id; derived from the journal, so every fold yields the same.
     pub id: String,
     /// The delegation.
@@ -17,7 +19,7 @@ pub struct Fault {
     /// When it was recorded.
     pub moment: EventTime,
     /// What happened.
-    pub reason: Reason,
+    pub reason: OutcomeReason,
     /// The type and the code from the return that reported the error; absent for errors that the engine
     /// found.
     #[serde(default)]
@@ -26,15 +28,15 @@ pub struct Fault {
 
 /// The errors of a run.
 #[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
-pub struct Faults {
-    all: Vec<Fault>,
+pub struct DelegationErrors {
+    all: Vec<DelegationError>,
     fixed: BTreeSet<String>,
 }
 
-impl Faults {
+impl DelegationErrors {
     /// Returns all errors in the order they happened.
     #[must_use]
-    pub fn all(&self) -> &[Fault] {
+    pub fn all(&self) -> &[DelegationError] {
         &self.all
     }
 
@@ -49,7 +51,7 @@ impl Faults {
     }
 
     /// Marks all errors of a delegation with this code as fixed.
-    pub(super) fn fix_all(&mut self, session: SessionId, code: Code) {
+    pub(super) fn fix_all(&mut self, session: SessionId, code: ErrorCode) {
         let met = self.all.iter().filter(|it| it.session == session && it.reason.code == code);
         self.fixed.extend(met.map(|fault| fault.id.clone()));
     }
@@ -61,7 +63,7 @@ impl Faults {
         session: SessionId,
         moment: EventTime,
         outcome: Outcome,
-        reason: Option<&Reason>,
+        reason: Option<&OutcomeReason>,
         returned: &[ReturnError],
     ) {
         match outcome {
@@ -78,9 +80,9 @@ impl Faults {
             }
             Outcome::Partial | Outcome::Failed | Outcome::Blocked | Outcome::Refused => {
                 let wrong = reason.filter(|reason| {
-                    !matches!(reason.code, Code::Cancelled | Code::ApprovalDenied)
+                    !matches!(reason.code, ErrorCode::Cancelled | ErrorCode::ApprovalDenied)
                 });
-                self.all.extend(wrong.map(|reason| Fault {
+                self.all.extend(wrong.map(|reason| DelegationError {
                     id: fault_id(run, session, moment, reason.code.as_str()),
                     session,
                     moment,
@@ -99,27 +101,27 @@ impl Faults {
 fn faults_of_return(
     session: SessionId,
     moment: EventTime,
-    reason: Option<&Reason>,
+    reason: Option<&OutcomeReason>,
     returned: &[ReturnError],
     name: impl Fn(&str) -> String,
-) -> Vec<Fault> {
+) -> Vec<DelegationError> {
     let ended_with = returned.iter().position(|error| {
         reason.is_some_and(|it| it.message == error.message && it.recoverable == error.recoverable)
     });
     let fault = |(nth, error): (usize, &ReturnError)| {
-        let code = Code::parse(error.code.as_str()).unwrap_or(Code::UnknownError);
+        let code = ErrorCode::parse(error.code.as_str()).unwrap_or(ErrorCode::UnknownError);
         let id = match ended_with {
             Some(place) if place == nth => name(code.as_str()),
             Some(_) | None => name(&format!("{code} {nth}")),
         };
-        let reason = Reason {
+        let reason = OutcomeReason {
             code,
             message: error.message.clone(),
             recommendation: error.recommendation.clone(),
             recoverable: error.recoverable,
         };
         let as_returned = Some((error.kind.to_string(), error.code.to_string()));
-        Fault { id, session, moment, reason, as_returned }
+        DelegationError { id, session, moment, reason, as_returned }
     };
     returned.iter().enumerate().map(fault).collect()
 }
