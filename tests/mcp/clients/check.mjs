@@ -20,6 +20,7 @@ const asked = readdirSync(join(place, "asked"))
   .map((name) => JSON.parse(read(join("asked", name))));
 const TOOLS = [
   ...["Delegate", "delegate_start", "delegate_wait", "delegate_status"],
+  ...["delegate_write", "delegate_diff", "delegate_merge"],
   ...["delegate_result", "delegate_cancel", "validate_return"],
 ];
 
