@@ -14,19 +14,27 @@ use std::time::Duration;
 use reqwest::Client;
 use reqwest::redirect::Policy;
 
-/// Timeouts for connecting and for silence.
+/// Timeouts for connecting, for silence, and for the end of a finished response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HttpTimeouts {
     /// The maximum time for connecting.
     pub connect: Duration,
     /// The maximum time until the next byte, including the first; then the attempt fails as idle.
     pub idle: Duration,
+    /// How long to wait for the end of the HTTP body after the end of the answer. Only then can the connection be
+    /// reused, but each answer of a server that keeps its bodies open is delayed by this time.
+    pub drain: Duration,
 }
 
 impl Default for HttpTimeouts {
-    /// Ten seconds to connect and five minutes of silence, more than the slowest reasoning models need.
+    /// Ten seconds to connect, five minutes of silence, which is more than the slowest reasoning models need, and
+    /// 20 milliseconds for the end of the body.
     fn default() -> Self {
-        Self { connect: Duration::from_secs(10), idle: Duration::from_secs(300) }
+        Self {
+            connect: Duration::from_secs(10),
+            idle: Duration::from_secs(300),
+            drain: Duration::from_millis(20),
+        }
     }
 }
 
@@ -41,6 +49,11 @@ pub(crate) struct HttpClients {
 impl HttpClients {
     pub(crate) fn new(timeouts: HttpTimeouts) -> Self {
         Self { timeouts, ..Self::default() }
+    }
+
+    /// Returns how long to wait for the end of the body of a finished response.
+    pub(crate) const fn drain_time(&self) -> Duration {
+        self.timeouts.drain
     }
 
     /// Returns the client for plain or TLS connections; `None` if TLS cannot be set up.

@@ -20,10 +20,6 @@ use crate::wire::{SessionBodies, WireCodec};
 /// The maximum number of bytes read of an error body.
 const MAX_ERROR_BYTES: usize = 64 << 10;
 
-/// How long to wait for the end of the HTTP body after the end of the answer, so that the connection can be
-/// reused.
-const DRAIN_TIME: Duration = Duration::from_millis(20);
-
 /// A model that is served by a provider.
 pub(super) struct ProviderClient {
     spec: ModelSpec,
@@ -141,7 +137,7 @@ impl ProviderClient {
         {
             tape.record_chunk(&chunk);
             if reader.push_bytes(&chunk, progress)? {
-                drain(response).await;
+                drain(response, self.shared.http.drain_time()).await;
                 break;
             }
         }
@@ -216,9 +212,9 @@ async fn head(mut response: Response) -> Vec<u8> {
 }
 
 /// Reads the rest of a finished response, so that the connection can be reused.
-async fn drain(mut response: Response) {
+async fn drain(mut response: Response, limit: Duration) {
     let rest = async { while let Ok(Some(_)) = response.chunk().await {} };
-    let _ = tokio::time::timeout(DRAIN_TIME, rest).await;
+    let _ = tokio::time::timeout(limit, rest).await;
 }
 
 fn connection_error(error: &reqwest::Error) -> AttemptError {

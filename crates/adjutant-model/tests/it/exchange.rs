@@ -108,8 +108,11 @@ async fn dropping_a_turn_closes_its_connection_at_once() {
 async fn silence_before_or_inside_an_answer_is_an_idle_error() {
     for act in [Act::Mute, Act::Silent("data: {\"choices\":[]}\n\n")] {
         let server = Server::start([act]).await;
-        let timeouts =
-            HttpTimeouts { connect: Duration::from_secs(5), idle: Duration::from_millis(60) };
+        let timeouts = HttpTimeouts {
+            connect: Duration::from_secs(5),
+            idle: Duration::from_millis(60),
+            ..HttpTimeouts::default()
+        };
         let sources = sources(&server, Wire::Chat).with_timeouts(timeouts);
         let model = open_model("home/test-model", &sources).unwrap();
         let error = ask(&*model, 1).await.unwrap_err();

@@ -1,13 +1,16 @@
 //! Turns a fake server into the provider configuration of a client. Knows no wire format.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use adjutant_core::Secret;
 use adjutant_model::wire::Wire;
-use adjutant_model::{Model, ModelSources, ProviderConfig, open_model};
+use adjutant_model::{HttpTimeouts, Model, ModelSources, ProviderConfig, open_model};
 
 use super::api::Api;
 use super::server::{KEY, RunningServer};
+
+const DRAIN_TIME: Duration = Duration::from_secs(10);
 
 impl Api {
     /// All APIs.
@@ -64,10 +67,12 @@ impl RunningServer {
         self.api().provider_at(&self.url)
     }
 
-    /// Returns the sources with which a client opens models of this server.
+    /// Returns the sources with which a client opens models of this server. The client waits for the end of each
+    /// body, so that the number of connections does not depend on how busy the machine is.
     #[must_use]
     pub fn sources(&self) -> ModelSources {
-        ModelSources::default().with_provider(self.provider())
+        let timeouts = HttpTimeouts { drain: DRAIN_TIME, ..HttpTimeouts::default() };
+        ModelSources::default().with_provider(self.provider()).with_timeouts(timeouts)
     }
 
     /// Opens the API's well-known model at this server.
