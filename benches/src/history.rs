@@ -120,6 +120,7 @@ impl<'a> TreeDriver<'a> {
             model: None,
             terms: None,
             base_depth: 0,
+            environment: None,
         })?;
         driver.submit(Command::Define {
             agent: agent(policy.preset),

@@ -15,6 +15,7 @@ mod history;
 mod http_bars;
 mod launch;
 mod mcp_bars;
+mod overview_bars;
 mod registry_bars;
 mod repos;
 mod result_bars;

@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use adjutant_core::policy::ApprovalRule;
 use adjutant_core::schema::ReturnFormat;
 use adjutant_core::{AgentName, Policy};
-use adjutant_engine::{Approver, Engine, EngineSetup, Goal, ResumeRequest, lead_prompt};
+use adjutant_engine::{
+    Approver, Engine, EngineSetup, Goal, ResumeRequest, guided_lead_prompt, lead_prompt,
+};
 use adjutant_mcp::LaunchHandover;
 
 use crate::agent_consent::{ConsentMode, settle_verify_commands};
@@ -99,7 +101,7 @@ pub(crate) fn run_goal(
         secrets: [settings.secrets.clone(), wiring.secrets()].concat(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
-    let engine = Engine::new(setup).map_err(|error| engine_failure(&error))?;
+    let engine = Engine::new(setup).map_err(|error| engine_failure(&error))?.with_guidance();
     let itself = prepared.as_ref().map(|prepared| prepared.definition.clone());
     let known = roster.agents.iter().cloned().chain(itself);
     let mut engine = engine.with_agents(known, &settings.models_allowed).at_depth(base_depth);
@@ -111,11 +113,8 @@ pub(crate) fn run_goal(
         _ => {
             let agent = lead.map_or_else(|| AgentName::new("lead"), |lead| lead.name.clone());
             agents::introduce(&engine, &agent, &roster);
-            Goal {
-                agent,
-                system: base.unwrap_or_else(|| lead_prompt(&policy, base_depth)),
-                text: goal,
-            }
+            let prompt = if lead.is_some() { lead_prompt } else { guided_lead_prompt };
+            Goal { agent, system: base.unwrap_or_else(|| prompt(&policy, base_depth)), text: goal }
         }
     };
     let archive = open_archive(given_home)?;

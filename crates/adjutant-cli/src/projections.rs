@@ -49,10 +49,12 @@ pub(crate) fn keep_errors(view: &RunView) {
 pub(crate) fn write(files: &RunFiles, view: &RunView) -> Result<(), Failure> {
     let failed = |error| Failure::from_error(Exit::Failed, &error);
     let mut talks: BTreeMap<SessionId, Conversation> = BTreeMap::new();
+    let mut new_talk = Conversation::default();
     for record in files.records().map_err(failed)? {
         let record = record.map_err(failed)?;
+        new_talk.enter_run(&record.event);
         let Some(session) = record.event.conversation() else { continue };
-        talks.entry(session).or_default().apply(&record.event);
+        talks.entry(session).or_insert_with(|| new_talk.clone()).apply(&record.event);
         let speaks_again = view.delegation(session).is_some_and(|delegation| delegation.reopened);
         if matches!(record.event, Event::Ended { .. } | Event::Refused { .. })
             && !speaks_again

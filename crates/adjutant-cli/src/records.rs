@@ -235,6 +235,7 @@ pub(crate) fn run_transcript(
     let mut talk = Conversation::default();
     for record in found.files.records().map_err(archive_failure)? {
         let record = record.map_err(archive_failure)?;
+        talk.enter_run(&record.event);
         if record.event.conversation() == Some(session) {
             talk.apply(&record.event);
         }

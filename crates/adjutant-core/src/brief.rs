@@ -30,6 +30,10 @@ pub struct Brief {
     /// The first message, context files and prompt together; absent if it is only the prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub opening: Option<String>,
+    /// The project's texts for agents in the folders of the context files and above them, quoted; absent if they are
+    /// those of the whole run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<String>,
     /// The id of the story that this delegation works on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub story: Option<String>,
@@ -83,6 +87,7 @@ impl Brief {
             prompt: prompt.to_owned(),
             context: Vec::new(),
             opening: None,
+            instructions: None,
             story: None,
             operation: Operation::Unknown,
             timeout_wish: None,

@@ -253,6 +253,7 @@ impl CheckTreeBuilder {
             model: None,
             terms: None,
             base_depth: 0,
+            environment: None,
         };
         self.tree.evolve(Timestamp::ZERO, &event)?;
         self.give_context(run.root_session(), root);

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::assignment::{SlashCommandAssignment, TaskListUpdate};
 use crate::brief::RequestedTask;
+use crate::environment::Environment;
 use crate::event::{DelegationOrigin, ToolOutput};
 use crate::ids::{AgentName, RunId, SessionId};
 use crate::message::{AttemptError, ModelReply, ModelSpec, ToolCall, ToolSpec};
@@ -42,6 +43,8 @@ pub enum Command {
         terms: Option<Box<WorkspaceTerms>>,
         /// The depth of the root; the depths of delegations count from it.
         base_depth: u64,
+        /// What the agents are told about the project.
+        environment: Option<Box<Environment>>,
     },
     /// Defines an agent.
     Define {

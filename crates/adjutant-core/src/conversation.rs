@@ -2,6 +2,9 @@
 //!
 //! A [`Conversation`] is the whole history of one agent, not one message.
 
+use std::sync::Arc;
+
+use crate::environment::Environment;
 use crate::event::{AddedMessageReason, Event, Reopening};
 use crate::message::Message;
 use crate::tree::{INTERRUPTED, uses_tools};
@@ -13,9 +16,26 @@ pub struct Conversation {
     /// The index of the message for the first tool result of the latest answer.
     results_from: usize,
     last_call: bool,
+    /// What all agents of the run are told about the project.
+    environment: Option<Arc<Environment>>,
+    /// How many messages at the beginning stay when the conversation begins afresh.
+    fixed: usize,
 }
 
 impl Conversation {
+    /// Starts the conversation of an agent of a run with this environment.
+    #[must_use]
+    pub fn in_environment(environment: Option<Arc<Environment>>) -> Self {
+        Self { environment, ..Self::default() }
+    }
+
+    /// Takes the environment of the run from its first event, for a fold over all events of a run.
+    pub fn enter_run(&mut self, event: &Event) {
+        if let Event::RunStarted { environment, .. } = event {
+            self.environment = environment.as_deref().cloned().map(Arc::new);
+        }
+    }
+
     /// Returns the messages.
     #[must_use]
     pub fn messages(&self) -> &[Message] {
@@ -35,6 +55,7 @@ impl Conversation {
     pub fn apply(&mut self, event: &Event) {
         match event {
             Event::Granted(grant) => {
+                self.quote_instructions(grant.brief.instructions.as_deref());
                 self.messages.push(Message::User { content: grant.opening().into_owned() });
             }
             Event::Told { nudge, text, .. } => {
@@ -65,6 +86,8 @@ impl Conversation {
             Event::Reopened(reopening) => self.reopen(reopening),
             // A root without a goal has no model, and therefore no conversation.
             Event::RunStarted { goal, .. } if !goal.is_empty() => {
+                self.enter_run(event);
+                self.quote_instructions(None);
                 self.messages.push(Message::User { content: goal.clone() });
             }
             Event::RunStarted { .. }
@@ -110,10 +133,19 @@ impl Conversation {
         }
     }
 
+    /// Adds the project's texts as a message of their own: those of the brief, or else those of the run.
+    fn quote_instructions(&mut self, own: Option<&str>) {
+        let shared = self.environment.as_ref().and_then(|it| it.instructions.as_deref());
+        if let Some(text) = own.or(shared) {
+            self.messages.push(Message::User { content: text.to_owned() });
+            self.fixed = self.messages.len();
+        }
+    }
+
     fn reopen(&mut self, reopening: &Reopening) {
         self.last_call = false;
         if reopening.afresh {
-            self.messages.clear();
+            self.messages.truncate(self.fixed);
         }
         for call in &reopening.unanswered {
             self.answer(*call, INTERRUPTED, true);

@@ -12,6 +12,7 @@ pub mod budget;
 pub mod check;
 pub mod command;
 pub mod conversation;
+pub mod environment;
 pub mod error_summary;
 pub mod event;
 pub mod fingerprint;
@@ -40,6 +41,7 @@ pub use assignment::{SlashCommandAssignment, TaskListUpdate};
 pub use brief::{Brief, ContextFile, ContextFileStatus, RequestedTask};
 pub use command::{Command, Effect, Reaction, ResumeOptions};
 pub use conversation::Conversation;
+pub use environment::{Environment, GrantedLimits};
 pub use event::{AddedMessageReason, DelegationOrigin, Event, Grant, IllegalEvent, ToolOutput};
 pub use message::{
     AttemptError, AttemptResult, Message, ModelErrorKind, ModelReply, ModelSpec, StopReason,

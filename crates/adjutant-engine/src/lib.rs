@@ -23,7 +23,9 @@ mod workspaces;
 
 pub use adjutant_core::Secret;
 pub use adjutant_store::{open_private, open_private_existing};
-pub use adjutant_tools::{CustomTool, SearchEndpoint, ToolCallResult, WebAccess, WebCaps};
+pub use adjutant_tools::{
+    CustomTool, Masker, ProjectOverview, SearchEndpoint, ToolCallResult, WebAccess, WebCaps,
+};
 pub use adjutant_workspace::sandbox::{
     close_inherited_files, helper_main_if_asked as sandbox_helper_if_asked,
 };
@@ -34,7 +36,7 @@ pub use archive::{
     Archive, ArchiveError, Expiry, LoadedJournal, PruneOutcome, RunFiles, RunLiveness, RunRecords,
 };
 pub use briefs::brief_builder::ModelOpener;
-pub use briefs::prompt::lead_prompt;
+pub use briefs::prompt::{guided_lead_prompt, lead_prompt};
 pub use briefs::role::{AgentRole, model_of_file};
 pub use control::{
     CancelOutcome, ControlAnswer, ControlError, ControlRefusal, ControlRequest, RunState,

@@ -60,6 +60,7 @@ pub struct Rig {
     folder: Option<PathBuf>,
     spaces: Option<WorkspaceSetup>,
     guard: Option<Box<dyn Any + Send>>,
+    guided: bool,
 }
 
 /// The events, the model requests and the result of one run.
@@ -110,7 +111,15 @@ impl Rig {
             folder: None,
             spaces: None,
             guard: None,
+            guided: false,
         }
+    }
+
+    /// Tells agents about the project and how to work, as the command line does.
+    #[must_use]
+    pub const fn guided(mut self) -> Self {
+        self.guided = true;
+        self
     }
 
     /// Lets the engine hold this guard while the run is live.
@@ -372,6 +381,9 @@ impl Rig {
         }
         if let Some(spaces) = self.spaces {
             engine = engine.with_spaces(spaces);
+        }
+        if self.guided {
+            engine = engine.with_guidance();
         }
         if let Some(guard) = self.guard {
             engine = engine.with_guard(guard);

@@ -144,6 +144,7 @@ impl Transcript {
         let mut conversation = Conversation::default();
         for entry in entries {
             view.apply(entry);
+            conversation.enter_run(entry.event);
             if entry.event.conversation() == Some(session) {
                 conversation.apply(entry.event);
             }

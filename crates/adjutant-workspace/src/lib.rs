@@ -31,9 +31,9 @@ pub use error::{FileKind, PathError};
 pub use file_target::{FileImage, FileMode, FileTarget, MissingParents, Overwrite};
 pub use git::{
     BinaryContent, Conflict, ConflictKind, ConflictSide, CreatedCommit, Diff, DiffEntry,
-    DiffStatus, FileChange, Git, GitError, KeptRef, LineCounts, MergePreview, NewCommit, ObjectId,
-    PatchOptions, Repository, ResultRef, SkipReason, SkippedPath, WorkTreeSnapshot, is_branch_name,
-    layer_changes,
+    DiffStatus, FileChange, Git, GitError, HeadRef, KeptRef, LineCounts, MergePreview, NewCommit,
+    ObjectId, PatchOptions, Repository, ResultRef, SkipReason, SkippedPath, WorkTreeSnapshot,
+    head_around, is_branch_name, layer_changes,
 };
 pub use git_guard::git_dirs_around;
 pub use path::{RelPath, without_dots};

@@ -60,7 +60,7 @@ impl PrdSession<'_> {
             secrets: [self.settings.secrets.clone(), self.wiring.secrets()].concat(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
-        let engine = Engine::new(setup).map_err(|error| engine_failure(&error))?;
+        let engine = Engine::new(setup).map_err(|error| engine_failure(&error))?.with_guidance();
         let agents = self.roster.agents.iter().cloned();
         let engine = engine
             .with_agents(agents, &self.settings.models_allowed)

@@ -14,8 +14,9 @@ impl Event {
     pub fn without_content(&self) -> Self {
         let mut event = self.clone();
         match &mut event {
-            Self::RunStarted { goal, terms, .. } => {
+            Self::RunStarted { goal, terms, environment, .. } => {
                 goal.clear();
+                *environment = None;
                 let verify = terms.iter_mut().flat_map(|terms| &mut terms.verify);
                 verify.for_each(expire_verify);
             }
@@ -26,6 +27,7 @@ impl Event {
             Self::Granted(grant) => {
                 grant.brief.prompt.clear();
                 grant.brief.opening = None;
+                grant.brief.instructions = None;
                 grant.preface = None;
                 grant.brief.context.clear();
                 grant.brief.verify.iter_mut().for_each(expire_verify);

@@ -20,6 +20,7 @@ use crate::assignment::{SlashCommandAssignment, TaskListUpdate};
 use crate::brief::Brief;
 use crate::budget::{BudgetAmount, Reservation, Settlement};
 use crate::code::ErrorCode;
+use crate::environment::Environment;
 use crate::ids::{AgentName, Label, RunId, SessionId};
 use crate::message::{AttemptError, ModelSpec, StopReason, ToolCall, ToolSpec};
 use crate::money::Usd;
@@ -59,6 +60,9 @@ pub enum Event {
         /// The depth of the root: the value of `DELEGATION_DEPTH` in the environment of the run.
         #[serde(default, skip_serializing_if = "is_zero")]
         base_depth: u64,
+        /// What the agents are told about the project; absent in runs of older versions.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        environment: Option<Box<Environment>>,
     },
     /// An agent was defined: its system prompt, tools and rights.
     AgentDefined {

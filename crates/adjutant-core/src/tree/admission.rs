@@ -443,6 +443,8 @@ impl Tree {
             .as_ref()
             .and_then(|agents| agents.get(&task.brief.agent))
             .map_or(0, |agent| agent.preamble_bytes);
+        let environment =
+            self.environment_bytes(&admission.rights, task.brief.instructions.as_deref());
         let (number, is_work) = self.task_of(place.parent, &task.brief);
         if let Some(number) = number.filter(|_| is_work) {
             task.brief.name_task(number);
@@ -463,7 +465,10 @@ impl Tree {
             rights: admission.rights,
             timeout_s: admission.timeout_s,
             clamped: admission.clamped,
-            opening_bytes: preamble + preface_bytes + task.brief.opening().len() as u64,
+            opening_bytes: preamble
+                + environment
+                + preface_bytes
+                + task.brief.opening().len() as u64,
             awaiting_approval: asks,
             brief: task.brief,
         }))

@@ -13,6 +13,7 @@ use super::turn_state::{LastAnswer, OpenToolCalls, TurnState};
 use super::{DeadlineKind, KnownAgent, ROOT, Tree};
 use crate::assignment::UpdateTrigger;
 use crate::budget::{BudgetCap, BudgetLedger, Reservation, Settlement};
+use crate::environment::GrantedLimits;
 use crate::event::{AddedMessageReason, Event, Grant, IllegalEvent};
 use crate::fingerprint::Fingerprint;
 use crate::ids::{AgentName, Label, RunId, SessionId};
@@ -26,9 +27,20 @@ use crate::time::Timestamp;
 pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<(), IllegalEvent> {
     tree.read_opening(event);
     match event {
-        Event::RunStarted { run, agent, goal, policy, model, base_depth, terms, .. } => {
+        Event::RunStarted {
+            run,
+            agent,
+            goal,
+            policy,
+            model,
+            base_depth,
+            terms,
+            environment,
+            ..
+        } => {
             tree.fold_run_started(*run, agent, goal, policy, model.as_ref())?;
             tree.nodes[ROOT].depth = *base_depth;
+            tree.fold_environment(environment.as_deref());
             tree.verify = terms.as_ref().and_then(|terms| terms.verify.clone());
             Ok(())
         }
@@ -258,6 +270,7 @@ impl Tree {
             root.context.appended_bytes += preamble_bytes;
             root.rights = root.rights.intersection(rights);
             root.turn_limit = TurnLimit::new(max_turns);
+            root.granted_limits.turns = max_turns;
             self.check_readiness(ROOT);
         }
         self.agents.get_or_insert_default().insert(agent.clone(), known);
@@ -345,6 +358,13 @@ impl Tree {
         node.terms.max_output_wish = brief.max_output_tokens;
         node.turn_limit = TurnLimit::new(brief.max_turns);
         node.context.appended_bytes = grant.opening_bytes;
+        node.context.environment_bytes =
+            self.environment_bytes(&grant.rights, brief.instructions.as_deref());
+        node.granted_limits = GrantedLimits {
+            seconds: grant.timeout_s,
+            tokens: self.policy.budget_tokens,
+            turns: brief.max_turns,
+        };
         node.delegations.places = self.policy.concurrency;
         if let Some(story) = &brief.story {
             let above = self.nodes[parent]

@@ -16,6 +16,7 @@ mod auto_approval;
 mod changed_limits;
 mod deadlines;
 mod due;
+mod environment;
 mod evolve;
 mod file_writes;
 mod host_approvals;
@@ -38,11 +39,13 @@ mod whole_run;
 mod workspaces;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
 use crate::assignment::SlashCommandAssignment;
 use crate::command::Command;
+use crate::environment::Environment;
 use crate::event::{Event, IllegalEvent};
 use crate::ids::{AgentName, RunId, SessionId};
 use crate::money::Usd;
@@ -89,6 +92,8 @@ pub struct Tree {
     verify: Option<VerifyCommand>,
     /// The story that the run works on.
     story: Option<Box<StoryAssignment>>,
+    /// What the agents are told about the project.
+    environment: Option<Arc<Environment>>,
     /// The hosts that a person was asked about.
     domains: BTreeMap<String, host_approvals::HostApproval>,
     /// Delegations granted so far in the whole run.
@@ -136,6 +141,7 @@ impl Default for Tree {
             opening: Sha256::new(),
             verify: None,
             story: None,
+            environment: None,
             stories: StoryGraph::default(),
             timers: BTreeSet::new(),
             approvals: BTreeMap::new(),
@@ -171,6 +177,7 @@ impl Tree {
                 model,
                 terms,
                 base_depth,
+                environment,
             } => Ok(vec![Event::RunStarted {
                 run,
                 agent,
@@ -181,6 +188,7 @@ impl Tree {
                 model,
                 terms,
                 base_depth,
+                environment,
             }]),
             Command::Define { agent, system, tools, rights, max_turns } => {
                 Ok(vec![Event::AgentDefined { agent, system, tools, rights, max_turns }])

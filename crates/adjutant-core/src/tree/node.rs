@@ -15,6 +15,7 @@ use super::task_list::PendingListUpdates;
 use super::turn_state::{LastAnswer, TurnState};
 use crate::budget::{BudgetCap, BudgetLedger};
 use crate::code::ErrorCode;
+use crate::environment::GrantedLimits;
 use crate::event::DelegationOrigin;
 use crate::ids::{AgentName, Label, RunId, SessionId};
 use crate::message::ModelSpec;
@@ -54,6 +55,8 @@ pub struct Node {
     pub(super) time: NodeTimeLimits,
     /// Its turn limits.
     pub(super) turn_limit: TurnLimit,
+    /// Its limits when it was granted, which it was told.
+    pub(super) granted_limits: GrantedLimits,
     /// The turns it has begun.
     pub turn: u32,
     /// The budget of it and its descendants.
@@ -134,6 +137,7 @@ impl Node {
                 bound: TimeBound::Own,
             },
             turn_limit: TurnLimit::default(),
+            granted_limits: GrantedLimits::default(),
             turn: 0,
             ledger: BudgetLedger { cap, ..BudgetLedger::default() },
             usage: Usage::default(),

@@ -73,6 +73,8 @@ pub(super) struct ContextSize {
     pub(super) appended_bytes: u64,
     /// Tokens set by `adjutant check` instead of measured by calls.
     pub(super) given: u64,
+    /// The bytes of the environment, which every conversation of the node begins with.
+    pub(super) environment_bytes: u64,
 }
 
 impl ContextSize {

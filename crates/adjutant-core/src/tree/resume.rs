@@ -243,6 +243,7 @@ impl Tree {
         self.forget_end_mark(index);
         self.forget_keep(index);
         self.without_root &= index != ROOT;
+        let preamble = preamble + self.nodes[index].context.environment_bytes;
         self.nodes[index].begin_again(reopening, preamble);
         if index == ROOT {
             self.enter_work(index);

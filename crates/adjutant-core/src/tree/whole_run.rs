@@ -136,6 +136,9 @@ impl Tree {
         root.time.deadline = Some(deadline);
         root.time.bound = bound;
         root.time.timeout_s = root.time.started.map(|started| deadline.since(started).as_secs());
+        if root.turn == 0 {
+            root.granted_limits.seconds = root.time.timeout_s;
+        }
         self.timers.insert((deadline, index, DeadlineKind::Timeout));
         Ok(())
     }

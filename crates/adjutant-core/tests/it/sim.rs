@@ -127,6 +127,7 @@ impl Sim {
             model,
             terms: None,
             base_depth,
+            environment: None,
         })?;
         Ok(sim)
     }

@@ -17,6 +17,7 @@ use adjutant_tools::{
 };
 use adjutant_workspace::Root;
 
+use crate::briefs::instructions::instructions_for;
 use crate::briefs::role::AgentRole;
 use crate::slash::SlashCommands;
 
@@ -108,6 +109,8 @@ pub(crate) struct BriefBuilder {
     pub(crate) separate_work: Arc<BTreeSet<String>>,
     /// The agent that a slash command delegates to, and the context files of the command.
     pub(crate) command_context: Option<(AgentName, Arc<[String]>)>,
+    /// Whether briefs quote the project's texts for agents; see [`crate::Engine::with_guidance`].
+    pub(crate) quotes_instructions: bool,
 }
 
 impl BriefBuilder {
@@ -213,6 +216,9 @@ impl BriefBuilder {
         if !loaded.is_empty() {
             brief.opening = Some(format!("{}\n{}", render_context(&loaded), task.prompt));
         }
+        if self.quotes_instructions && !brief.context.is_empty() {
+            brief.instructions = instructions_for(root, &brief.context_paths(), &self.masker);
+        }
         brief
     }
 }
@@ -222,32 +228,6 @@ fn context_file_status(file: &adjutant_tools::ContextFileContent) -> ContextFile
         ContextFileState::Missing => ContextFileStatus::Missing,
         ContextFileState::Loaded { lossy: true, .. } => ContextFileStatus::Lossy,
         ContextFileState::Loaded { lossy: false, .. } => ContextFileStatus::Loaded,
-    }
-}
-
-/// Files with a project's instructions for agents; the first that exists is quoted.
-const PROJECT_TEXTS: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
-
-/// The most bytes of such a file that are quoted.
-const PROJECT_TEXT_BYTES: u64 = 64 << 10;
-
-impl BriefBuilder {
-    /// Quotes the project's instructions for agents, marked as the project's and not the person's.
-    /// The file is read beneath the root, and secrets in it are masked.
-    pub(crate) fn project_text(&self) -> String {
-        let root = self.toolbox.root();
-        for name in PROJECT_TEXTS {
-            let Ok(files) = load_context(root, &[name], PROJECT_TEXT_BYTES, &self.masker) else {
-                continue;
-            };
-            if files.iter().all(|file| matches!(file.state, ContextFileState::Loaded { .. })) {
-                let quoted = render_context(&files);
-                return format!(
-                    "What the project says to agents, quoted; it is not an instruction from the person:\n\n{quoted}\n"
-                );
-            }
-        }
-        String::new()
     }
 }
 

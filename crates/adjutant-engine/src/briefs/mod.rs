@@ -4,5 +4,8 @@
 //! system prompts.
 
 pub(crate) mod brief_builder;
+pub(crate) mod environment;
+pub(crate) mod instructions;
 pub(crate) mod prompt;
 pub(crate) mod role;
+pub(crate) mod working_method;

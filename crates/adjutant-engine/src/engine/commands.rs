@@ -12,8 +12,11 @@ use adjutant_core::{
 };
 
 use super::{Engine, EngineError, Goal};
+use crate::briefs::brief_builder::BriefBuilder;
+use crate::briefs::instructions::shared_instructions;
 use crate::briefs::prompt::{CommandConfinement, system_prompt};
 use crate::briefs::role::AgentRole;
+use crate::briefs::working_method;
 
 /// The beginning of a run: its first decisions, and the commands that follow.
 pub(crate) struct RunOpening {
@@ -86,9 +89,18 @@ impl Engine {
             system = format!("{system}\n\n{}", role.role_prompt(&self.brief_builder.masker));
         }
         let tools = self.tools(AgentPosition::Root, &rights, Some(&agent));
-        let mut text = self.brief_builder.project_text() + &text;
+        let BriefBuilder { toolbox, masker, .. } = &self.brief_builder;
+        let mut text = match &self.environment {
+            // The environment has it.
+            Some(_) => text,
+            None => match shared_instructions(toolbox.root(), masker) {
+                Some(quoted) => format!("{quoted}\n{text}"),
+                None => text,
+            },
+        };
         if self.root_work.is_done_by_root() {
-            system = format!("{}\n\n{system}", self.system_of(&tools)).trim_end().to_owned();
+            let own = self.system_of(&tools, role.is_some());
+            system = format!("{own}\n\n{system}").trim_end().to_owned();
         }
         if let Some(how) = self.root_work.instructions(&self.policy, self.base_depth) {
             text += &format!("\n\n{how}");
@@ -122,6 +134,7 @@ impl Engine {
             model,
             terms: self.terms().map(Box::new),
             base_depth: self.base_depth,
+            environment: self.environment().map(Box::new),
         }
     }
 
@@ -132,7 +145,7 @@ impl Engine {
         }
         let rights = Rights::of(&self.policy);
         let tools = self.tools(AgentPosition::BelowRoot, &rights, lead);
-        let system = self.system_of(&tools);
+        let system = self.system_of(&tools, false);
         Command::Define {
             agent: self.brief_builder.agent.clone(),
             system,
@@ -146,7 +159,7 @@ impl Engine {
         let tools = self.tools(AgentPosition::BelowRoot, &role.rights, lead);
         let system = format!(
             "{}\n\n{}",
-            self.system_of(&tools),
+            self.system_of(&tools, true),
             role.role_prompt(&self.brief_builder.masker)
         );
         let agent = role.definition.name.clone();
@@ -154,15 +167,23 @@ impl Engine {
         Command::Define { agent, system, tools, rights: role.rights.clone(), max_turns }
     }
 
-    fn system_of(&self, tools: &[ToolSpec]) -> String {
+    /// Returns the system prompt of an agent that works. One that a file describes is not told how to work, and
+    /// neither is one whose base prompt a person replaced.
+    fn system_of(&self, tools: &[ToolSpec], has_file: bool) -> String {
         let offered = ToolSet::new(tools.iter().map(|tool| tool.name.as_str()));
         let terms = self.terms();
         let hold = match &terms {
             Some(terms) if terms.sandbox_off => CommandConfinement::Unconfined,
             Some(_) | None => CommandConfinement::Sandbox,
         };
+        // The environment says what commands see.
         let tools = terms.as_ref().and_then(|terms| terms.commands_see.as_deref());
-        system_prompt(self.system.as_deref(), &self.policy, &offered, hold, tools)
+        let tools = tools.filter(|_| self.environment.is_none());
+        let prompt = system_prompt(self.system.as_deref(), &self.policy, &offered, hold, tools);
+        if self.environment.is_none() || has_file || self.system.is_some() {
+            return prompt;
+        }
+        format!("{prompt}\n\n{}", working_method::of_subagent(&offered))
     }
 
     /// Returns whether other agents can call this one by name.

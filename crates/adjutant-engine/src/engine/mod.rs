@@ -14,13 +14,14 @@ pub(crate) mod terms;
 use std::any::Any;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use adjutant_core::policy::{Operation, WorkspaceSharing};
 use adjutant_core::schema::TaskSpec;
 use adjutant_core::workspace::WorkspaceTerms;
 use adjutant_core::{
-    AgentName, Brief, Command, Event, Outcome, Policy, RunId, Timestamp, ToolSpec, Tree, Usd,
+    AgentName, Brief, Command, Environment, Event, Outcome, Policy, RunId, Timestamp, ToolSpec,
+    Tree, Usd,
 };
 use adjutant_store::{RunLock, StateDirError};
 use adjutant_tools::{Masker, ToolCaps, ToolName, Toolbox};
@@ -28,6 +29,7 @@ use adjutant_workspace::space::Workspaces;
 use adjutant_workspace::{Root, with_link_targets};
 
 use crate::briefs::brief_builder::{BriefBuilder, ModelPool, TaskRequester};
+use crate::briefs::environment::collect;
 use crate::briefs::prompt::agent_name;
 use crate::briefs::role::AgentRole;
 use crate::control::ControlListener;
@@ -88,6 +90,8 @@ pub struct Engine {
     guard: Option<RunGuard>,
     /// The run's id, if it was chosen before this process started.
     run: Option<RunId>,
+    /// The facts about the project, collected when they are first needed; see [`Engine::with_guidance`].
+    environment: Option<OnceLock<Environment>>,
     pub(crate) version: String,
     pub(crate) ids: IdSource,
 }
@@ -127,6 +131,7 @@ impl Engine {
             timeout_s: None,
             separate_work: Arc::default(),
             command_context: None,
+            quotes_instructions: false,
         };
         Ok(Self {
             policy,
@@ -140,6 +145,7 @@ impl Engine {
             base_depth: 0,
             guard: None,
             run: None,
+            environment: None,
             version: setup.version,
             ids: IdSource { wall: wall_now, random: os_random },
         })
@@ -247,6 +253,24 @@ impl Engine {
             toolbox.close(folder);
         }
         self
+    }
+
+    /// Tells agents about the project, quotes its texts for agents to them, and tells those that no file describes how
+    /// to work. Without it they get only the prompts for their task.
+    #[must_use]
+    pub fn with_guidance(mut self) -> Self {
+        self.environment = Some(OnceLock::new());
+        self.brief_builder.quotes_instructions = true;
+        self
+    }
+
+    /// Returns what to tell agents about the project. Looks at it once.
+    fn environment(&self) -> Option<Environment> {
+        let collected = self.environment.as_ref()?.get_or_init(|| {
+            let BriefBuilder { toolbox, masker, .. } = &self.brief_builder;
+            collect(toolbox.root(), &self.workdir, masker, self.commands_see().as_deref())
+        });
+        Some(collected.clone())
     }
 
     /// Opens the repository for workspaces, if the policy gives agents their own.

@@ -154,6 +154,9 @@ impl Engine {
             brief_builder.agent = usual;
         }
         for record in &records {
+            if let Event::RunStarted { environment, .. } = &record.event {
+                brief_builder.quotes_instructions = environment.is_some();
+            }
             if let Event::Assigned(assignment) = &record.event {
                 brief_builder.take_assignment(assignment);
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use adjutant_core::policy::ApprovalRule;
 use adjutant_core::schema::{DELEGATE, TASK};
-use adjutant_core::{Command, Event, Refusal, SessionId, Timestamp, ToolSpec, Tree};
+use adjutant_core::{Command, Conversation, Event, Refusal, SessionId, Timestamp, ToolSpec, Tree};
 use adjutant_store::{Durability, JournalError};
 
 use super::{AgentPreamble, Runner, StagedEvent};
@@ -233,7 +233,12 @@ impl Runner {
         // A running model call shares the conversation, and `make_mut` copies it then. Progress events, which are
         // frequent, must not do that.
         let Some(session) = event.conversation().filter(|_| event.is_said()) else { return };
-        Arc::make_mut(self.conversations.entry(session).or_default()).apply(event);
+        let environment = self.tree.environment();
+        let conversation = self
+            .conversations
+            .entry(session)
+            .or_insert_with(|| Arc::new(Conversation::in_environment(environment.cloned())));
+        Arc::make_mut(conversation).apply(event);
     }
 
     /// Reports the events that are durable now and performs their effects.

@@ -279,6 +279,7 @@ fn history() -> Vec<u8> {
         model: Some(model()),
         terms: None,
         base_depth: 0,
+        environment: None,
     });
     for agent in ["lead", "scout"] {
         let (agent, system) = (AgentName::new(agent), format!("You are the {agent}."));

@@ -11,6 +11,7 @@ mod domains;
 mod faults;
 mod flow;
 mod formats;
+mod guidance;
 mod lead;
 mod limits;
 mod live;

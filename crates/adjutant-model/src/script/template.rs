@@ -100,7 +100,8 @@ impl PlaceholderSource {
             Self::Label => Some(request.label),
             Self::Quoted(text) => Some(text.as_str()),
             Self::Last => messages.last().map(Message::text),
-            Self::Prompt => messages.iter().find_map(as_prompt),
+            // The texts of the project may come before it.
+            Self::Prompt => messages.iter().map_while(as_prompt).last(),
             Self::LastResult => messages.iter().rev().filter_map(as_result).next().map(second),
             Self::NthResult(number) => {
                 messages.iter().filter_map(as_result).nth(number.saturating_sub(1)).map(second)

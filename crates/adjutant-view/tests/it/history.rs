@@ -102,6 +102,7 @@ impl History {
             model: None,
             terms: None,
             base_depth: 0,
+            environment: None,
         });
         history
     }

@@ -61,6 +61,7 @@ impl Driver {
             model: None,
             terms: None,
             base_depth: 0,
+            environment: None,
         });
         driver
     }
@@ -89,6 +90,7 @@ impl Driver {
             model: Some(model()),
             terms: None,
             base_depth: 0,
+            environment: None,
         });
         let (id, title, verify) = ("US-007".into(), "Log in".into(), Some("make test".into()));
         let story = StoryAssignment { id, title, verify, ..StoryAssignment::default() };

@@ -110,9 +110,8 @@ fn agents_are_told_what_commands_see_and_why_a_tool_is_missing() {
     assert_eq!(started["terms"]["no_toolchains"], true, "{started}");
     assert_eq!(started["terms"]["toolchains"], Value::Null, "{started}");
     if let Some(tools) = started["terms"]["commands_see"].as_str() {
-        let told = events.iter().filter_map(|it| it["system"].as_str());
-        let line = format!("Commands see: {tools}.");
-        assert!(told.into_iter().any(|it| it.contains(&line)), "{line}");
+        let told = &started["environment"]["commands"];
+        assert_eq!(*told, format!("\nCommands see: {tools}"), "{started}");
     }
     let returned = events.iter().find(|it| it["type"] == "tool_returned").unwrap();
     let text = returned["content"].as_str().unwrap();

@@ -44,13 +44,16 @@ fn an_oversized_answer_of_one_child_does_not_affect_its_sibling() {
 
 #[test]
 fn a_project_text_outside_the_tree_is_not_shown_to_the_model() {
-    let rig = Rig::with_script("[[turn]]\nagent = 'lead'\ntext = 'I was told: {{prompt}}'");
+    let rig = Rig::with_script("[[turn]]\nagent = 'lead'\ntext = 'red'");
     let secret = rig.write("../secret.txt", "the colour is mauve");
     symlink(&secret, rig.work().join("AGENTS.md")).unwrap();
-    let ask = || rig.run(["run", "Which colour?", "--yes", "--model", rig.model()]);
+    let ask = || {
+        let out = rig.run(["run", "Which colour?", "--yes", "--model", rig.model()]);
+        assert_eq!(out.code, 0, "{out}");
+        rig.run(["transcript"])
+    };
     let out = ask();
-    assert_eq!(out.code, 0, "{out}");
-    assert!(!out.stdout.contains("mauve"), "{out}");
+    assert!(out.stdout.contains("Which colour?") && !out.stdout.contains("mauve"), "{out}");
     std::fs::remove_file(rig.work().join("AGENTS.md")).unwrap();
     rig.write("AGENTS.md", "paint it green");
     let out = ask();

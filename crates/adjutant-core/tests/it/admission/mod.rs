@@ -129,6 +129,7 @@ fn broken_from(mended: usize) -> Result<Admission, Refusal> {
         model: None,
         terms: None,
         base_depth: 0,
+        environment: None,
     }];
     let target = if breaks(3) { "planner" } else { "worker" };
     let known = if breaks(2) { &["planner"][..0] } else { &["planner", "worker"] };

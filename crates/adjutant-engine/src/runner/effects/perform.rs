@@ -17,6 +17,8 @@ use adjutant_core::{
 use adjutant_tools::ApprovedHosts;
 use adjutant_workspace::sandbox::CancelHandle;
 
+use crate::briefs::brief_builder::BriefBuilder;
+use crate::briefs::environment::block;
 use crate::engine::EngineError;
 use crate::runner::effects::marking;
 use crate::runner::effects::writing::{commit, prepare};
@@ -408,6 +410,16 @@ impl Runner {
         };
         let Some(preamble) = self.preambles.get(&node.agent) else { return };
         let Some(spec) = &node.model else { return };
+        let brief_builder = &self.context.brief_builder;
+        let system = self.tree.environment().map_or_else(
+            || Arc::clone(&preamble.system),
+            |environment| {
+                let space = self.tree.space_of(session).map(|(_, space)| space);
+                let BriefBuilder { workdir, masker, .. } = brief_builder;
+                let block = block(environment, node, space, workdir, masker);
+                format!("{}{block}", preamble.system).into()
+            },
+        );
         let request = ModelCallRequest {
             session,
             turn,
@@ -416,10 +428,10 @@ impl Runner {
             context_tokens,
             agent: node.agent.clone(),
             label: node.label.clone(),
-            system: Arc::clone(&preamble.system),
+            system,
             tools: preamble.offered_tools(with_tools, &node.rights.usable_tools()),
             conversation: self.conversations.get(&session).cloned().unwrap_or_default(),
-            model: self.context.brief_builder.models.get(&spec.name),
+            model: brief_builder.models.get(&spec.name),
         };
         let masker = self.context.brief_builder.masker.clone();
         let handle = self.tasks.spawn(perform_model_call(request, masker, self.signals.0.clone()));

@@ -1,0 +1,48 @@
+//! What the agents of a run are told about the project and their limits.
+//!
+//! The engine collects an [`Environment`] once, before the run starts, and records it. Every agent gets the same
+//! text, also after a resume. [`GrantedLimits`] are the limits of one delegation, as they were when it was granted.
+
+use serde::{Deserialize, Serialize};
+
+/// The facts about the project that the agents of a run are told.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Environment {
+    /// The end of the system prompt, for all agents.
+    pub facts: String,
+    /// What follows for agents that run commands: the tools that commands see.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commands: Option<String>,
+    /// The project's texts for agents, quoted. They are the first message of every conversation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<String>,
+}
+
+impl Environment {
+    /// Returns about how many bytes the environment adds to the first request of an agent. `instructions` are those of
+    /// its brief, which replace the shared ones.
+    pub(crate) fn bytes(&self, runs_commands: bool, instructions: Option<&str>) -> u64 {
+        let commands = self.commands.as_ref().filter(|_| runs_commands);
+        let instructions = instructions.or(self.instructions.as_deref());
+        let bytes = self.facts.len()
+            + commands.map_or(0, String::len)
+            + instructions.map_or(0, str::len)
+            + LIMITS_BYTES;
+        bytes as u64
+    }
+}
+
+/// About how many bytes an agent is told about its limits and its verify command.
+const LIMITS_BYTES: usize = 240;
+
+/// The limits of a delegation as they were when it was granted. A resume may change the limits, but not what the
+/// agent was told about them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GrantedLimits {
+    /// Its timeout in seconds.
+    pub seconds: Option<u64>,
+    /// The tokens that it and its descendants may use.
+    pub tokens: Option<u64>,
+    /// The turns that it may take.
+    pub turns: Option<u32>,
+}
