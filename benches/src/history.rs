@@ -175,6 +175,7 @@ impl<'a> TreeDriver<'a> {
                 | Effect::Markers { .. }
                 | Effect::Merge { .. }
                 | Effect::Check { .. }
+                | Effect::CollectHandover { .. }
                 | Effect::Stop { .. }
                 | Effect::StopModel { .. }
                 | Effect::Close => {}

@@ -49,7 +49,7 @@ pub(crate) fn keep_errors(view: &RunView) {
 pub(crate) fn write(files: &RunFiles, view: &RunView) -> Result<(), Failure> {
     let failed = |error| Failure::from_error(Exit::Failed, &error);
     let mut talks: BTreeMap<SessionId, Conversation> = BTreeMap::new();
-    let mut new_talk = Conversation::default();
+    let mut new_talk = Conversation::with_earlier();
     for record in files.records().map_err(failed)? {
         let record = record.map_err(failed)?;
         new_talk.enter_run(&record.event);

@@ -232,7 +232,7 @@ pub(crate) fn run_transcript(
         Some(session) => session,
         None => only_session(&found, root.filter(|_| leads))?,
     };
-    let mut talk = Conversation::default();
+    let mut talk = Conversation::with_earlier();
     for record in found.files.records().map_err(archive_failure)? {
         let record = record.map_err(archive_failure)?;
         talk.enter_run(&record.event);

@@ -111,7 +111,8 @@ pub struct Reservation {
     pub max_output: u64,
     /// The reserved amount.
     pub amount: BudgetAmount,
-    /// Whether this is the agent's last call: it gets no tools and has to write its report.
+    /// Whether this is the last call of the conversation: the agent gets no tools and has to write
+    /// its report or its handover note.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub last_call: bool,
 }

@@ -13,6 +13,7 @@ use crate::assignment::{SlashCommandAssignment, TaskListUpdate};
 use crate::brief::RequestedTask;
 use crate::environment::Environment;
 use crate::event::{DelegationOrigin, ToolOutput};
+use crate::handover::CollectedHandover;
 use crate::ids::{AgentName, RunId, SessionId};
 use crate::message::{AttemptError, ModelReply, ModelSpec, ToolCall, ToolSpec};
 use crate::policy::Policy;
@@ -137,6 +138,8 @@ pub enum Command {
     TakeCheck { session: SessionId, check: VerifyResult, text: String, facts: VerifyFacts },
     /// Records that the task list was updated, or why not.
     TakeListUpdate { session: SessionId, mark: TaskListUpdate, problem: Option<String> },
+    /// Takes the handover that was collected for an agent whose context is full.
+    TakeHandover { session: SessionId, turn: u32, handover: Box<CollectedHandover> },
     /// Handles an answer that was cut off at the output limit.
     CutOff { session: SessionId },
     /// Handles an answer in which the model declined.
@@ -254,6 +257,10 @@ pub enum Effect {
     /// Runs the verify command for at most `timeout_s` seconds, with the files that match `keep`
     /// taken from the base.
     Check { session: SessionId, command: String, keep: Vec<String>, timeout_s: u64 },
+    /// Collects what an agent with a full context hands over to its next conversation, at most
+    /// `max_bytes` of it, then sends `Command::TakeHandover`. If `has_note`, its last answer is its
+    /// handover note.
+    CollectHandover { session: SessionId, turn: u32, has_note: bool, max_bytes: u64 },
     /// Aborts the model call of a delegation, if one is running.
     StopModel { session: SessionId },
     /// Stops everything that runs for a delegation.

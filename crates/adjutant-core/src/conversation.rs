@@ -20,6 +20,12 @@ pub struct Conversation {
     environment: Option<Arc<Environment>>,
     /// How many messages at the beginning stay when the conversation begins afresh.
     fixed: usize,
+    /// The indexes of the messages that say what to do: the brief and a person's messages.
+    brief: Vec<usize>,
+    /// The lines that the agent noted, also in earlier conversations of the same delegation.
+    scratchpad: Vec<String>,
+    /// The conversations that were continued; `None` if they are not kept.
+    earlier: Option<Vec<Vec<Message>>>,
 }
 
 impl Conversation {
@@ -34,6 +40,20 @@ impl Conversation {
         if let Event::RunStarted { environment, .. } = event {
             self.environment = environment.as_deref().cloned().map(Arc::new);
         }
+    }
+
+    /// Returns an empty conversation that also keeps the messages from before a continuation, which
+    /// the model no longer sees.
+    #[must_use]
+    pub fn with_earlier() -> Self {
+        Self { earlier: Some(Vec::new()), ..Self::default() }
+    }
+
+    /// Returns the conversations of the delegation in order; the last is the present one. Earlier
+    /// ones are included if they were kept.
+    pub fn all(&self) -> impl Iterator<Item = &[Message]> {
+        let earlier = self.earlier.iter().flatten().map(Vec::as_slice);
+        earlier.chain([self.messages.as_slice()])
     }
 
     /// Returns the messages.
@@ -51,16 +71,50 @@ impl Conversation {
         })
     }
 
+    /// Returns the messages that say what to do: the brief and what a person said since.
+    #[must_use]
+    pub fn brief(&self) -> Vec<String> {
+        let text = |place: &usize| match &self.messages[*place] {
+            Message::User { content } => content.clone(),
+            Message::Assistant { .. } | Message::Tool { .. } => String::new(),
+        };
+        self.brief.iter().map(text).collect()
+    }
+
+    /// Returns the lines that the agent noted with the Note tool, the oldest first.
+    #[must_use]
+    pub fn scratchpad(&self) -> &[String] {
+        &self.scratchpad
+    }
+
+    /// Returns the agent's latest answer that has any text.
+    #[must_use]
+    pub fn last_words(&self) -> Option<&str> {
+        self.messages.iter().rev().find_map(|message| match message {
+            Message::Assistant { content, .. } => {
+                Some(content.as_str()).filter(|text| !text.trim().is_empty())
+            }
+            Message::User { .. } | Message::Tool { .. } => None,
+        })
+    }
+
     /// Folds in one event of this session.
     pub fn apply(&mut self, event: &Event) {
         match event {
             Event::Granted(grant) => {
                 self.quote_instructions(grant.brief.instructions.as_deref());
-                self.messages.push(Message::User { content: grant.opening().into_owned() });
+                self.push_brief(grant.opening().into_owned());
             }
             Event::Told { nudge, text, .. } => {
-                self.last_call |= matches!(nudge, AddedMessageReason::LastCall(_));
-                self.messages.push(Message::User { content: text.clone() });
+                self.last_call |= matches!(
+                    nudge,
+                    AddedMessageReason::LastCall(_) | AddedMessageReason::HandoverNote
+                );
+                if *nudge == AddedMessageReason::Person {
+                    self.push_brief(text.clone());
+                } else {
+                    self.messages.push(Message::User { content: text.clone() });
+                }
             }
             Event::Replied { text, tool_calls, stop, opaque, .. } => {
                 // Tool calls that are not run are left out: providers reject a history with calls
@@ -81,14 +135,24 @@ impl Conversation {
             }
             Event::ToolReturned { call, output, .. } => {
                 self.answer(*call, &output.content, output.is_error);
+                self.scratchpad.extend(output.note.clone());
             }
             Event::ToolRefused { call, text, .. } => self.answer(*call, text, true),
             Event::Reopened(reopening) => self.reopen(reopening),
+            Event::Continued { brief, handover, .. } => {
+                if let Some(earlier) = &mut self.earlier {
+                    earlier.push(self.messages.clone());
+                }
+                self.begin_afresh();
+                self.last_call = false;
+                brief.iter().for_each(|text| self.push_brief(text.clone()));
+                self.messages.push(Message::User { content: handover.clone() });
+            }
             // A root without a goal has no model, and therefore no conversation.
             Event::RunStarted { goal, .. } if !goal.is_empty() => {
                 self.enter_run(event);
                 self.quote_instructions(None);
-                self.messages.push(Message::User { content: goal.clone() });
+                self.push_brief(goal.clone());
             }
             Event::RunStarted { .. }
             | Event::Resumed { .. }
@@ -110,6 +174,7 @@ impl Conversation {
             | Event::Progressed { .. }
             | Event::Paused { .. }
             | Event::Messaged { .. }
+            | Event::NoteSkipped { .. }
             | Event::ToolCalled { .. }
             | Event::WritePrepared { .. }
             | Event::Assigned(_)
@@ -145,7 +210,7 @@ impl Conversation {
     fn reopen(&mut self, reopening: &Reopening) {
         self.last_call = false;
         if reopening.afresh {
-            self.messages.truncate(self.fixed);
+            self.begin_afresh();
         }
         for call in &reopening.unanswered {
             self.answer(*call, INTERRUPTED, true);
@@ -153,8 +218,17 @@ impl Conversation {
         for (call, output) in &reopening.looked {
             self.answer(*call, &output.content, output.is_error);
         }
-        let text = reopening.text.iter().cloned();
-        self.messages.extend(text.map(|content| Message::User { content }));
+        reopening.text.iter().for_each(|text| self.push_brief(text.clone()));
+    }
+
+    fn begin_afresh(&mut self) {
+        self.messages.truncate(self.fixed);
+        self.brief.clear();
+    }
+
+    fn push_brief(&mut self, content: String) {
+        self.brief.push(self.messages.len());
+        self.messages.push(Message::User { content });
     }
 
     fn answer(&mut self, call: u32, text: &str, failed: bool) {

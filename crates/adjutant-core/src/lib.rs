@@ -16,6 +16,7 @@ pub mod environment;
 pub mod error_summary;
 pub mod event;
 pub mod fingerprint;
+pub mod handover;
 pub mod message;
 pub mod policy;
 pub mod refusal;
@@ -43,6 +44,7 @@ pub use command::{Command, Effect, Reaction, ResumeOptions};
 pub use conversation::Conversation;
 pub use environment::{Environment, GrantedLimits};
 pub use event::{AddedMessageReason, DelegationOrigin, Event, Grant, IllegalEvent, ToolOutput};
+pub use handover::CollectedHandover;
 pub use message::{
     AttemptError, AttemptResult, Message, ModelErrorKind, ModelReply, ModelSpec, StopReason,
     ToolCall, ToolSpec,

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use adjutant_core::{Conversation, RunId, SessionId};
+use adjutant_core::{Conversation, Event, RunId, SessionId};
 use adjutant_view::results::{CallResults, ResultOptions};
 use adjutant_view::transcript::Transcript;
 use adjutant_view::{sanitize, wire};
@@ -192,9 +192,12 @@ fn add_transcripts(
     page: &mut ResourcePage,
 ) -> Result<(), String> {
     let mut talks: BTreeMap<SessionId, Conversation> =
-        sessions.iter().map(|session| (*session, Conversation::default())).collect();
+        sessions.iter().map(|session| (*session, Conversation::with_earlier())).collect();
     for record in snapshot.files.records().map_err(|error| error_chain(&error))? {
         let event = record.map_err(|error| error_chain(&error))?.event;
+        if matches!(event, Event::RunStarted { .. }) {
+            talks.values_mut().for_each(|talk| talk.enter_run(&event));
+        }
         if let Some(talk) = event.conversation().and_then(|session| talks.get_mut(&session)) {
             talk.apply(&event);
         }

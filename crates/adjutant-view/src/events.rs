@@ -120,6 +120,8 @@ pub enum WireEventKind {
     },
     /// A delegation's verify command has ended.
     Checked { label: String, passed: bool, content: String },
+    /// A delegation whose context was full goes on in a fresh conversation, for the `number`th time.
+    Continued { label: String, number: u32 },
     /// The run has spent this percentage of its budget; sent once for 50, 80 and 100.
     Budget { percent: u64, spent_usd: Usd, limit_usd: Usd },
     /// A delegation ended.
@@ -304,6 +306,8 @@ fn of_run(view: &RunView, event: &Event) -> Option<WireEventKind> {
         | Event::DomainAsked { .. }
         | Event::Messaged { .. }
         | Event::Told { .. }
+        | Event::NoteSkipped { .. }
+        | Event::Continued { .. }
         | Event::ToolCalled { .. }
         | Event::ToolRefused { .. }
         | Event::ToolReturned { .. }
@@ -390,6 +394,9 @@ fn of_delegation(
         Event::Checked { passed, text, .. } => {
             vec![WireEventKind::Checked { label: label(), passed: *passed, content: text.clone() }]
         }
+        Event::Continued { .. } => {
+            vec![WireEventKind::Continued { label: label(), number: delegation.continuations }]
+        }
         Event::Ended { outcome, reason, .. } => end_events(delegation, *outcome, reason.as_ref()),
         Event::RunStarted { .. }
         | Event::Resumed { .. }
@@ -417,6 +424,7 @@ fn of_delegation(
         | Event::Progressed { .. }
         | Event::Messaged { .. }
         | Event::Told { .. }
+        | Event::NoteSkipped { .. }
         | Event::ToolReturned { .. }
         | Event::Crashed { .. }
         | Event::Late { .. }

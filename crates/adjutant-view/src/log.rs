@@ -157,6 +157,10 @@ fn describe_event(view: &RunView, entry: &TimedEvent<'_>) -> String {
             || "started without a deadline".into(),
             |at| format!("started, time limit {} ({})", elapsed(at.since(entry.at)), bound.noun()),
         ),
+        Event::NoteSkipped { .. } => "context full, continues without a handover note".into(),
+        Event::Continued { handover, .. } => {
+            format!("continues in a fresh conversation: {}", safe(handover))
+        }
         Event::Reserved { .. }
         | Event::Replied { .. }
         | Event::AttemptFailed { .. }
@@ -244,6 +248,7 @@ fn model_words(entry: &TimedEvent<'_>) -> String {
                 AddedMessageReason::Person => "person".into(),
                 AddedMessageReason::Results => "results".into(),
                 AddedMessageReason::Check => "check".into(),
+                AddedMessageReason::HandoverNote => "handover note".into(),
             };
             format!("told ({why}): {}", safe(text))
         }
@@ -262,6 +267,8 @@ fn model_words(entry: &TimedEvent<'_>) -> String {
         | Event::Approved { .. }
         | Event::Denied { .. }
         | Event::Started { .. }
+        | Event::NoteSkipped { .. }
+        | Event::Continued { .. }
         | Event::ToolCalled { .. }
         | Event::ToolRefused { .. }
         | Event::ToolReturned { .. }

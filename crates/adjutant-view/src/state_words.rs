@@ -3,7 +3,7 @@
 use adjutant_core::{DelegationState, ErrorCode, Outcome};
 use adjutant_formats::contract::ReturnFinding;
 
-use crate::run::ProcessLiveness;
+use crate::run::{Delegation, ProcessLiveness};
 
 /// Returns the mark of a state: one column wide, always shown beside a word.
 pub(crate) const fn mark(state: &DelegationState) -> &'static str {
@@ -78,6 +78,12 @@ pub(crate) fn code_key(code: ErrorCode) -> String {
 /// Returns `count` with its noun: `1 subagent`, `3 subagents`.
 pub(crate) fn count_with_noun(count: usize, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
+}
+
+/// Says how often a delegation went on in a fresh conversation; `None` if never.
+pub(crate) fn continuations_text(delegation: &Delegation) -> Option<String> {
+    let count = delegation.continuations as usize;
+    (count > 0).then(|| count_with_noun(count, "continuation"))
 }
 
 /// Lists what is wrong with a return, field by field.

@@ -121,6 +121,9 @@ pub struct Transcript {
     pub reason: Option<ReasonJson>,
     /// The messages in order, including the final answer.
     pub messages: Vec<Message>,
+    /// The indexes of the messages with which a fresh conversation begins, after the context was full.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub continued_at: Vec<usize>,
     /// Tokens and cost of its model calls.
     #[serde(flatten)]
     pub spent: SpendJson,
@@ -141,7 +144,7 @@ impl Transcript {
         liveness: ProcessLiveness,
     ) -> Option<Self> {
         let mut view = RunView::default();
-        let mut conversation = Conversation::default();
+        let mut conversation = Conversation::with_earlier();
         for entry in entries {
             view.apply(entry);
             conversation.enter_run(entry.event);
@@ -161,6 +164,15 @@ impl Transcript {
         liveness: ProcessLiveness,
     ) -> Option<Self> {
         let delegation = view.delegation(session)?;
+        let lengths = conversation.all().map(<[Message]>::len);
+        let mut ends: Vec<usize> = lengths
+            .scan(0, |end, length| {
+                *end += length;
+                Some(*end)
+            })
+            .collect();
+        // The last conversation was not continued.
+        ends.pop();
         Some(Self {
             v: VERSION,
             label: delegation.label.to_string(),
@@ -172,7 +184,8 @@ impl Transcript {
             ended_at: delegation.ended.map(|moment| rfc3339(moment.wall_ms)),
             outcome: TranscriptOutcome::of(delegation, liveness),
             reason: delegation.reason.as_ref().map(Into::into),
-            messages: conversation.messages().to_vec(),
+            messages: conversation.all().flatten().cloned().collect(),
+            continued_at: ends,
             spent: (&delegation.own).into(),
             notes: delegation.notes.clone(),
             files: delegation.files.iter().map(ToString::to_string).collect(),
@@ -193,7 +206,10 @@ impl Transcript {
         let began = self.started_at.clone().unwrap_or_else(never);
         let ended = self.ended_at.clone().unwrap_or_else(never);
         let _ = writeln!(text, "began {began}, ended {ended}");
-        for message in &self.messages {
+        for (place, message) in self.messages.iter().enumerate() {
+            if let Ok(number) = self.continued_at.binary_search(&place) {
+                let _ = writeln!(text, "\n── continuation {} ──", number + 1);
+            }
             text.push_str(&render_message(message));
         }
         if let Some(reason) = &self.reason {

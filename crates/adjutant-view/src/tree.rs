@@ -8,10 +8,12 @@ use serde::Serialize;
 use crate::layout::fit;
 use crate::palette::{Palette, TextStyle};
 use crate::run::{Delegation, ESTIMATE_NOTE, ProcessLiveness, RunView};
-use crate::state_words::{ended_word, is_interrupted, mark_now, state_key, state_word};
+use crate::state_words::{
+    continuations_text, ended_word, is_interrupted, mark_now, state_key, state_word,
+};
 use crate::story::{StoryNode, numbered_name};
 use crate::time_text::elapsed;
-use crate::wire::{ReasonJson, SpendJson, VERSION, seconds};
+use crate::wire::{ReasonJson, SpendJson, VERSION, is_zero, seconds};
 
 const LABEL_COLUMNS: usize = 34;
 
@@ -67,6 +69,7 @@ fn node_words(
         parts.push(node.inclusive.tokens_short());
         parts.push(money(node));
     }
+    parts.extend(continuations_text(node));
     parts.extend(StoryNode::of(view, node).iter().flat_map(StoryNode::words));
     parts.extend(node.elapsed_in(now, view.latest().at, liveness).map(elapsed));
     format!("{} {}", numbered_name(view, node, LABEL_COLUMNS), parts.join(" · "))
@@ -129,6 +132,9 @@ pub struct TreeNodeJson {
     pub own: SpendJson,
     /// Tokens and cost of it and everything below it.
     pub inclusive: SpendJson,
+    /// How often it went on in a fresh conversation because its context was full; absent if never.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub continuations: u32,
     /// Its work in a story; only set if the run works on one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub story: Option<StoryNode>,
@@ -159,6 +165,7 @@ pub fn json(view: &RunView, now: Timestamp, liveness: ProcessLiveness) -> TreeJs
             elapsed_s: node.elapsed_in(now, view.latest().at, liveness).map(seconds),
             own: (&node.own).into(),
             inclusive: (&node.inclusive).into(),
+            continuations: node.continuations,
             story: StoryNode::of(view, node),
             reason: node.reason.as_ref().map(Into::into),
             children,

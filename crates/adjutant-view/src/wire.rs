@@ -82,6 +82,11 @@ impl From<&OutcomeReason> for ReasonJson {
     }
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes the field by reference")]
+pub(crate) const fn is_zero(count: &u32) -> bool {
+    *count == 0
+}
+
 /// Returns a duration in seconds, to the millisecond.
 #[must_use]
 pub fn seconds(duration: std::time::Duration) -> f64 {

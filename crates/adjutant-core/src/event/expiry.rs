@@ -39,6 +39,10 @@ impl Event {
                     output.touched.clear();
                 }
             }
+            Self::Continued { brief, handover, .. } => {
+                brief.clear();
+                handover.clear();
+            }
             // The path is content: an agent chose it.
             Self::WritePrepared { change, .. } | Self::Undone { change } => {
                 EXPIRED.clone_into(&mut change.path);
@@ -146,6 +150,7 @@ impl Event {
             | Self::Ended { reason: None, .. }
             | Self::RunEnded { .. }
             | Self::ResultMerged { .. }
+            | Self::NoteSkipped { .. }
             | Self::ErrorFixed { .. } => {}
         }
         event

@@ -156,6 +156,12 @@ pub enum Event {
     Messaged { session: SessionId, text: String },
     /// The engine added a user message to the conversation.
     Told { session: SessionId, nudge: AddedMessageReason, text: String },
+    /// The context of an agent is full and its model could not be asked for a handover note. The
+    /// engine makes the note.
+    NoteSkipped { session: SessionId },
+    /// A delegation whose context was full goes on in a fresh conversation, which begins with
+    /// exactly these messages: the brief, with what a person said since, and the handover.
+    Continued { session: SessionId, brief: Vec<String>, handover: String },
     /// A tool call was permitted and is about to run.
     ToolCalled { session: SessionId, call: u32 },
     /// A person must allow a host before a tool fetches from it.
@@ -393,6 +399,8 @@ pub enum AddedMessageReason {
     Results,
     /// The verify command failed.
     Check,
+    /// The context is nearly full; the answer is the handover note for the next conversation.
+    HandoverNote,
 }
 
 /// The result of a tool call.
@@ -444,6 +452,8 @@ impl Event {
             | Self::Paused { session, .. }
             | Self::Messaged { session, .. }
             | Self::Told { session, .. }
+            | Self::NoteSkipped { session }
+            | Self::Continued { session, .. }
             | Self::ToolCalled { session, .. }
             | Self::DomainAsked { session, .. }
             | Self::ToolRefused { session, .. }
@@ -491,6 +501,7 @@ impl Event {
                 | Self::ToolReturned { .. }
                 | Self::ToolRefused { .. }
                 | Self::Reopened(_)
+                | Self::Continued { .. }
         )
     }
 

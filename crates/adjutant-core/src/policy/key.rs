@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::layer::PolicyError;
 use super::{
-    ApprovalRule, ContractKind, CycleKey, DelegationTimeout, HARD_MAX_DEPTH, Policy,
+    ApprovalRule, ContractKind, CycleKey, DelegationTimeout, HARD_MAX_DEPTH, OnFullContext, Policy,
     WorkspaceSharing,
 };
 use crate::money::Usd;
@@ -31,6 +31,8 @@ pub enum TighteningRule {
     Fewer,
     /// It may require approval where none was required.
     Ask,
+    /// It may let fewer agents continue after a full context.
+    Handover,
     /// It may not change the key: the values have no order.
     Unordered,
 }
@@ -45,6 +47,7 @@ impl TighteningRule {
             Self::Off => "may only be switched off",
             Self::Fewer => "may only lose members",
             Self::Ask => "may only be made to ask",
+            Self::Handover => "may only be made to hand over",
             Self::Unordered => "has no tighter value",
         }
     }
@@ -100,6 +103,8 @@ keys! {
     BudgetUsd "budget_usd" Lower "dollars of the whole run; holds for priced models",
     MaxOutputTokens "max_output_tokens" Lower "output tokens of one model call",
     ResultTokens "result_tokens" Lower "tokens of a result handed to the parent; none: summary and artifacts",
+    OnFull "on_full" Handover "what a full context does: continue (a fresh conversation), handover (partial), by_agent (agents that write continue)",
+    Continuations "continuations" Lower "fresh conversations that one delegation may go on in after a full context",
     Workspace "workspace" Unordered "where a delegation works: shared or own",
     Tools "tools" Fewer "tools a delegation may hold",
     WriteBelow "write_below" Less "folder of the shared tree that may be written below; none: nothing of it",
@@ -169,6 +174,8 @@ impl PolicyKey {
             Self::BudgetUsd => json!(policy.budget_usd),
             Self::MaxOutputTokens => json!(policy.max_output_tokens),
             Self::ResultTokens => json!(policy.result_tokens),
+            Self::OnFull => json!(policy.on_full),
+            Self::Continuations => json!(policy.continuations),
             Self::Workspace => json!(policy.workspace),
             Self::Tools => json!(policy.tools),
             Self::WriteBelow => json!(policy.write_below),
@@ -214,6 +221,11 @@ impl PolicyKey {
             Self::BudgetUsd => policy.budget_usd = self.dollars(value)?,
             Self::MaxOutputTokens => policy.max_output_tokens = self.count(value)?,
             Self::ResultTokens => policy.result_tokens = self.limit(value)?,
+            Self::OnFull => {
+                policy.on_full =
+                    self.word::<OnFullContext>(value, "by_agent, continue or handover")?
+            }
+            Self::Continuations => policy.continuations = self.count(value)?,
             Self::Workspace => {
                 policy.workspace = self.word::<WorkspaceSharing>(value, "shared or own")?
             }

@@ -164,6 +164,8 @@ fn lowest_value_text(key: PolicyKey) -> &'static str {
         "any amount above it, or none"
     } else if key == PolicyKey::MaxDepth {
         "1 (to switch delegation off, set enabled=false)"
+    } else if key == PolicyKey::Continuations {
+        "1 (to switch continuing off, set on_full=handover)"
     } else {
         "1"
     }
@@ -335,6 +337,7 @@ fn is_tighter_or_equal(key: PolicyKey, current: &Policy, changed: &Policy) -> bo
                 after.as_array().is_some_and(|names| names.iter().all(is_held))
             }
             TighteningRule::Ask => current.approval == super::ApprovalRule::None,
+            TighteningRule::Handover => changed.on_full < current.on_full,
             TighteningRule::Unordered => false,
         }
 }

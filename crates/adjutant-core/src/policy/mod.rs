@@ -8,7 +8,8 @@
 //! [`CycleKey`] says what must repeat on a path to count as a cycle (the task, the agent or the
 //! story), [`DelegationTimeout`] is a rule for the time of a delegation, and [`AllottedTime`] the
 //! time that one delegation gets by it. [`ApprovalRule`] says whether a person must approve the
-//! tasks of a call before they start.
+//! tasks of a call before they start, and [`OnFullContext`] which agents go on in a fresh
+//! conversation when their context is full.
 
 mod key;
 mod layer;
@@ -37,6 +38,9 @@ pub(crate) const VERIFY_ATTEMPTS: u64 = 3;
 
 /// The default of `verify_s`.
 pub(crate) const VERIFY_S: u64 = 600;
+
+/// The default of `continuations`.
+pub(crate) const CONTINUATIONS: u64 = 3;
 
 /// Every limit of a run; the keys are described in `key`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -81,6 +85,13 @@ pub struct Policy {
     pub max_output_tokens: u64,
     /// Tokens of a result that the parent receives; absent means only summary and artifacts.
     pub result_tokens: Option<u64>,
+    /// Which agents go on in a fresh conversation when their context is full.
+    #[serde(default, skip_serializing_if = "OnFullContext::is_by_agent")]
+    pub on_full: OnFullContext,
+    /// How many fresh conversations a delegation may go on in, from its start and from each resume.
+    /// Inclusive.
+    #[serde(default = "usual_continuations", skip_serializing_if = "is_usual_continuations")]
+    pub continuations: u64,
     /// Whether a delegation works in the shared tree or in a workspace of its own.
     pub workspace: WorkspaceSharing,
     /// The tools a delegation may hold.
@@ -171,6 +182,7 @@ usual! {
     APPROVAL_EXPIRES_S usual_approval_s is_usual_approval_s,
     VERIFY_ATTEMPTS usual_verify_attempts is_usual_verify_attempts,
     VERIFY_S usual_verify_s is_usual_verify_s,
+    CONTINUATIONS usual_continuations is_usual_continuations,
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "serde needs the type of the field")]
@@ -204,6 +216,27 @@ pub enum CycleKey {
     Agent,
     /// The same story, or the same task fingerprint.
     Story,
+}
+
+/// Which agents go on in a fresh conversation when their context is full. The others end as partial,
+/// with their notes. The tightest value comes first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnFullContext {
+    /// No agent.
+    Handover,
+    /// The agents that hold Edit, Write or Run in a workspace of their own or in the user's tree.
+    #[default]
+    ByAgent,
+    /// Every agent.
+    Continue,
+}
+
+impl OnFullContext {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes the field by reference")]
+    const fn is_by_agent(&self) -> bool {
+        matches!(self, Self::ByAgent)
+    }
 }
 
 /// Whether a delegation works in its parent's tree or in a workspace of its own.

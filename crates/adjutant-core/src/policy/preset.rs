@@ -8,8 +8,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ApprovalRule, ContractKind, CycleKey, DelegationTimeout, Policy, VERIFY_ATTEMPTS, VERIFY_S,
-    WorkspaceSharing,
+    ApprovalRule, CONTINUATIONS, ContractKind, CycleKey, DelegationTimeout, OnFullContext, Policy,
+    VERIFY_ATTEMPTS, VERIFY_S, WorkspaceSharing,
 };
 use crate::money::Usd;
 use crate::rights::ToolSet;
@@ -156,6 +156,8 @@ fn scout() -> Policy {
         budget_usd: Some(Usd::from_pico(5_000_000_000_000)),
         max_output_tokens: 4_096,
         result_tokens: Some(4_096),
+        on_full: OnFullContext::ByAgent,
+        continuations: CONTINUATIONS,
         workspace: WorkspaceSharing::Shared,
         tools: ToolSet::read_only(),
         write_below: None,

@@ -108,6 +108,9 @@ impl Tree {
             }
             TurnState::Judging(answer) => self.add_due_judgement(node, answer.stop, due),
             TurnState::Checking(_) => due.effects.extend(self.due_check(node)),
+            TurnState::Continuing { has_note } => {
+                due.effects.push(self.due_handover(node, *has_note));
+            }
             // A timer starts the retry.
             TurnState::Retrying(..) => {}
         }
@@ -215,6 +218,8 @@ impl Tree {
             | Event::AttemptFailed { session, .. }
             | Event::Settled { session, .. }
             | Event::Told { session, .. }
+            | Event::NoteSkipped { session }
+            | Event::Continued { session, .. }
             | Event::ToolCalled { session, .. }
             | Event::WritePrepared { session, .. }
             | Event::ToolReturned { session, .. }

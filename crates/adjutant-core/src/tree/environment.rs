@@ -22,6 +22,7 @@ impl Tree {
         let root = &mut self.nodes[ROOT];
         root.context.environment_bytes = bytes;
         root.context.appended_bytes += bytes;
+        root.continuations.brief_bytes += bytes;
         root.granted_limits = GrantedLimits { tokens, ..GrantedLimits::default() };
     }
 

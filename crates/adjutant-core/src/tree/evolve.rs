@@ -104,6 +104,10 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
         }
         Event::Messaged { session, text } => tree.fold_messaged(*session, text),
         Event::Told { session, nudge, text } => tree.fold_told(*session, *nudge, text),
+        Event::NoteSkipped { session } => tree.fold_note_skipped(*session),
+        Event::Continued { session, brief, handover } => {
+            tree.fold_continued(*session, brief, handover)
+        }
         Event::ToolCalled { session, call } => {
             let index = tree.running_index("tool_called", *session)?;
             if let Some(calls) = tree.nodes[index].calls_mut() {
@@ -142,6 +146,7 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
             let index = tree.running_index("tool_returned", *session)?;
             let node = &mut tree.nodes[index];
             node.results.has_findings |= output.note.is_some();
+            node.continuations.has_used_tool |= !output.is_error;
             let writes = node.calls().filter(|calls| calls.writing.contains(call));
             if let Some(calls) = writes.filter(|_| !output.is_error) {
                 // A write that found the file already as wanted has no prepared change.
@@ -243,6 +248,7 @@ impl Tree {
         root.delegations.places = policy.concurrency;
         root.model = model.cloned();
         root.context.appended_bytes = goal.len() as u64;
+        root.continuations.brief_bytes = goal.len() as u64;
         root.terms.fingerprint =
             (!goal.trim().is_empty()).then(|| Fingerprint::of(agent, goal, &[]));
         self.by_session.insert(session, 0);
@@ -268,6 +274,7 @@ impl Tree {
             && root.agent == *agent
         {
             root.context.appended_bytes += preamble_bytes;
+            root.continuations.brief_bytes += preamble_bytes;
             root.rights = root.rights.intersection(rights);
             root.turn_limit = TurnLimit::new(max_turns);
             root.granted_limits.turns = max_turns;
@@ -299,8 +306,9 @@ impl Tree {
         };
         let index = self.close("replied", *session, settlement)?;
         let is_whole = matches!(stop, StopReason::EndTurn | StopReason::ToolUse);
-        let counts = is_whole && self.nodes[index].corrections.last_call.is_none();
-        let markers = if counts { self.markers_in(text) } else { None };
+        let is_note = self.nodes[index].continuations.is_note_asked;
+        let is_last = is_note || self.nodes[index].corrections.last_call.is_some();
+        let markers = if is_whole && !is_last { self.markers_in(text) } else { None };
         let node = &mut self.nodes[index];
         let arguments: usize =
             tool_calls.iter().map(|call| call.arguments.to_string().len() + call.name.len()).sum();
@@ -308,13 +316,13 @@ impl Tree {
         node.context.settled_input = Some(settlement.usage.input_total());
         node.context.appended_bytes = (text.len() + arguments + opaque) as u64;
         node.results.has_findings |= !text.trim().is_empty();
-        let uses_tools = uses_tools(*stop, tool_calls, node.corrections.last_call.is_some());
+        let uses_tools = uses_tools(*stop, tool_calls, is_last);
+        let is_blank = text.trim().is_empty();
         let next = match markers {
+            None if is_note => TurnState::Continuing { has_note: is_whole && !is_blank },
             Some(markers) => TurnState::Delegating(markers),
             None if uses_tools => TurnState::default(),
-            None => {
-                TurnState::Judging(LastAnswer { stop: *stop, is_blank: text.trim().is_empty() })
-            }
+            None => TurnState::Judging(LastAnswer { stop: *stop, is_blank }),
         };
         *node.turn_state_mut() = if uses_tools {
             TurnState::UsingTools(OpenToolCalls::new(tool_calls, next))
@@ -358,6 +366,7 @@ impl Tree {
         node.terms.max_output_wish = brief.max_output_tokens;
         node.turn_limit = TurnLimit::new(brief.max_turns);
         node.context.appended_bytes = grant.opening_bytes;
+        node.continuations.brief_bytes = grant.opening_bytes;
         node.context.environment_bytes =
             self.environment_bytes(&grant.rights, brief.instructions.as_deref());
         node.granted_limits = GrantedLimits {
@@ -457,6 +466,7 @@ impl Tree {
             AddedMessageReason::Shorten => node.corrections.shortened = true,
             AddedMessageReason::Repair => node.corrections.repairs += 1,
             AddedMessageReason::Check => {}
+            AddedMessageReason::HandoverNote => node.continuations.is_note_asked = true,
             AddedMessageReason::Results => {
                 node.delegations.open.retain(|_, open| open.origin.index.is_some());
                 node.delegations.rejected.clear();
@@ -464,6 +474,7 @@ impl Tree {
             }
             AddedMessageReason::Person => {
                 node.mailbox.pop_front().ok_or_else(|| illegal_event("told", "no word waits"))?;
+                node.continuations.brief_bytes += text.len() as u64;
             }
         }
         Ok(())
@@ -563,7 +574,7 @@ impl Tree {
             .ok_or_else(|| illegal_event(event, format!("{session} is unknown")))
     }
 
-    fn running_index(
+    pub(super) fn running_index(
         &self,
         event: &'static str,
         session: SessionId,

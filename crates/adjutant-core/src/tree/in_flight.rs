@@ -134,6 +134,9 @@ impl Effect {
             Self::Markers { session, turn, .. } => ("markers", CallStep(*session, *turn, 0)),
             Self::Merge { session, .. } => ("merge", Session(*session)),
             Self::Check { session, .. } => ("check", Session(*session)),
+            Self::CollectHandover { session, turn, .. } => {
+                ("collect_handover", CallStep(*session, *turn, 0))
+            }
             Self::StopModel { session } => ("stop_model", Session(*session)),
             Self::Stop { session } => ("stop", Session(*session)),
             Self::Close => ("close", Nothing),

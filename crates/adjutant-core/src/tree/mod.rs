@@ -14,6 +14,7 @@ mod admission;
 mod approvals;
 mod auto_approval;
 mod changed_limits;
+mod continuation;
 mod deadlines;
 mod due;
 mod environment;
@@ -63,6 +64,7 @@ use node::PlannedEnd;
 
 pub use admission::{Admission, QUEUE_LIMIT};
 pub use approvals::{ANSWER_MIN_MS, APPROVAL_EXPIRES_S, worst_case, worst_case_within};
+pub use continuation::HANDOVER_NOTE;
 pub use deadlines::DeadlineKind;
 pub use in_flight::{EffectKey, EffectsInFlight};
 pub use mailbox::{MAILBOX, TELL_BYTES};
@@ -257,6 +259,9 @@ impl Tree {
             }
             Command::TakeListUpdate { session, mark, problem } => {
                 Ok(self.record_list_update(session, mark, problem))
+            }
+            Command::TakeHandover { session, turn, handover } => {
+                Ok(self.take_handover(session, turn, *handover))
             }
             Command::CutOff { session } => Ok(self.cut_off(session)),
             Command::Decline { session } => Ok(self.declined(session)),

@@ -7,8 +7,8 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use super::node_parts::{
-    ContextSize, CorrectionCounts, LoopGuard, NodeDelegations, NodeTimeLimits, TaskTerms,
-    TurnLimit, WorkResults,
+    ContextSize, ContinuationCounts, CorrectionCounts, LoopGuard, NodeDelegations, NodeTimeLimits,
+    TaskTerms, TurnLimit, WorkResults,
 };
 use super::phase::Phase;
 use super::task_list::PendingListUpdates;
@@ -67,6 +67,8 @@ pub struct Node {
     pub cost: Usd,
     /// The size of its conversation.
     pub(super) context: ContextSize,
+    /// Whether and how often a full conversation is continued.
+    pub(super) continuations: ContinuationCounts,
     /// A person's messages that were not delivered to its model yet.
     pub(super) mailbox: VecDeque<String>,
     /// How often it was corrected.
@@ -143,6 +145,7 @@ impl Node {
             usage: Usage::default(),
             cost: Usd::ZERO,
             context: ContextSize::default(),
+            continuations: ContinuationCounts::default(),
             mailbox: VecDeque::new(),
             corrections: CorrectionCounts::default(),
             loops: LoopGuard::default(),

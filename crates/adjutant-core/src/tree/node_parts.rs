@@ -2,8 +2,8 @@
 //!
 //! `TaskTerms` are the task and its conditions, `NodeTimeLimits` its start, deadline and timeout,
 //! `TurnLimit` the most turns it may take, `ContextSize` the size of its conversation,
-//! `CorrectionCounts` how often the agent was corrected, `LoopGuard` its recent calls,
-//! `WorkResults` its results so far. `NodeDelegations` are its children, with one `OpenDelegation`
+//! `ContinuationCounts` how often a full one was continued, `CorrectionCounts` how often the agent
+//! was corrected, `LoopGuard` its recent calls, `WorkResults` its results so far. `NodeDelegations` are its children, with one `OpenDelegation`
 //! for each call whose tasks have not all ended.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -84,6 +84,11 @@ impl ContextSize {
         self.given + self.settled_input.unwrap_or(0).saturating_add(self.appended_bytes.div_ceil(4))
     }
 
+    /// Returns the most bytes of a first request that are billed as at most `tokens`.
+    pub(super) const fn bytes_within(tokens: u64) -> u64 {
+        tokens.saturating_sub(FRAMING_TOKENS).saturating_mul(3)
+    }
+
     /// Returns an upper bound of the billed input tokens of the next request, for the budget.
     ///
     /// A token is at least one byte, so bytes added since the last bill count one token each.
@@ -94,6 +99,20 @@ impl ContextSize {
             |input| input.saturating_add(self.appended_bytes),
         )
     }
+}
+
+/// What decides whether a full conversation is continued in a fresh one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ContinuationCounts {
+    /// How often it was continued since the agent began or was resumed.
+    pub(super) made: u32,
+    /// Whether the agent was asked for its handover note, which is then its next answer.
+    pub(super) is_note_asked: bool,
+    /// Whether a tool call succeeded in the present conversation.
+    pub(super) has_used_tool: bool,
+    /// The size of system prompt, tools, brief and a person's messages: the least that a fresh
+    /// conversation begins with.
+    pub(super) brief_bytes: u64,
 }
 
 /// Tokens a provider adds around a request for roles and tool framing.

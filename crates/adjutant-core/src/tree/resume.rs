@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::evolve::illegal_event;
 use super::mailbox::TELL_BYTES;
 use super::node::Node;
-use super::node_parts::CorrectionCounts;
+use super::node_parts::{ContinuationCounts, CorrectionCounts};
 use super::phase::Phase;
 use super::turn_state::{OpenToolCalls, TurnState};
 use super::{DeadlineKind, ROOT, Tree};
@@ -235,15 +235,10 @@ impl Tree {
         let Some(outcome) = self.nodes[index].outcome() else {
             return Err(illegal_event("reopened", format!("{} has not ended", reopening.session)));
         };
-        let preamble = self
-            .agents
-            .as_ref()
-            .and_then(|agents| agents.get(&self.nodes[index].agent))
-            .map_or(0, |agent| agent.preamble_bytes);
+        let preamble = self.preamble_bytes(&self.nodes[index]);
         self.forget_end_mark(index);
         self.forget_keep(index);
         self.without_root &= index != ROOT;
-        let preamble = preamble + self.nodes[index].context.environment_bytes;
         self.nodes[index].begin_again(reopening, preamble);
         if index == ROOT {
             self.enter_work(index);
@@ -406,12 +401,16 @@ impl Node {
         if reopening.afresh {
             self.context.settled_input = None;
             self.context.appended_bytes = preamble_bytes + said;
+            self.continuations =
+                ContinuationCounts { brief_bytes: preamble_bytes + said, ..Default::default() };
             self.think();
             self.delegations.open.clear();
         } else {
             let looked = reopening.looked.iter().map(|(_, output)| output.content.len());
             let answers = reopening.unanswered.len() * INTERRUPTED.len() + looked.sum::<usize>();
             self.context.appended_bytes += said + answers as u64;
+            self.continuations.brief_bytes += said;
+            (self.continuations.made, self.continuations.is_note_asked) = (0, false);
         }
         let looked = reopening.looked.iter().map(|(call, _)| call);
         for call in reopening.unanswered.iter().chain(looked) {

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::Tree;
+use super::continuation::{HANDOVER_NOTE, continued_text};
 use super::node::{Node, PlannedEnd};
 use crate::budget::{BudgetAmount, Reservation, Settlement};
 use crate::code::ErrorCode;
@@ -43,7 +44,6 @@ pub const LAST_CALL: &str = "You are close to your limit and this is your last t
 available. Write your report now: what you found, and what is left to do.";
 const SHORTEN: &str =
     "Your answer was cut off at the output limit. Say it again, shorter, in one message.";
-const SMALLER_CONTEXT: &str = "Split the task, or use a model with a larger window.";
 const FIRST_RETRY_MS: u64 = 500;
 /// The longest pause of a provider that is waited for; a child must not be parked for days.
 const LONGEST_PAUSE_MS: u64 = 10 * 60 * 1000;
@@ -51,7 +51,7 @@ const LONGEST_PAUSE_MS: u64 = 10 * 60 * 1000;
 /// How many output tokens a call may ask for, and which limit is the tightest.
 pub(super) struct OutputAllowance {
     pub(super) max_output: u64,
-    code: ErrorCode,
+    pub(super) code: ErrorCode,
     is_last: bool,
 }
 
@@ -67,7 +67,7 @@ impl UnrecordedReservations {
         }
     }
 
-    fn held_in(&self, scope: usize) -> BudgetAmount {
+    pub(super) fn held_in(&self, scope: usize) -> BudgetAmount {
         self.0.get(&scope).copied().unwrap_or_default()
     }
 }
@@ -101,26 +101,36 @@ impl Tree {
         let mail_bytes = mail.iter().map(|word| word.len() as u64).sum();
         let mut room = self.room(index, node, mail_bytes, held);
         room.is_last |= node.turn_limit.max.is_some_and(|max| turn >= max);
-        let tells = room.is_last && node.corrections.last_call.is_none();
-        let told_bytes = mail_bytes + if tells { LAST_CALL.len() as u64 } else { 0 };
+        let is_note_asked = node.continuations.is_note_asked;
+        let tells = room.is_last && node.corrections.last_call.is_none() && !is_note_asked;
+        let hands_over = tells && self.hands_over(index, turn, &room, mail_bytes, held);
+        let warning = if hands_over { HANDOVER_NOTE } else { LAST_CALL };
+        let told_bytes = mail_bytes + if tells { warning.len() as u64 } else { 0 };
         if tells {
             // The warning is input too, so compute the allowance again with it.
             room = self.room(index, node, told_bytes, held);
         }
+        let is_note = hands_over || is_note_asked;
         if room.max_output < MIN_OUTPUT.min(self.output_wish(node)) {
-            return self.end_subtree(index, &self.exhausted_end(room.code, node));
+            return if is_note && room.code == ErrorCode::ContextExhausted {
+                vec![Event::NoteSkipped { session }]
+            } else {
+                self.end_subtree(index, &self.exhausted_end(room.code, node))
+            };
         }
         let person = |text| Event::Told { session, nudge: AddedMessageReason::Person, text };
         let mut events: Vec<Event> = mail.into_iter().map(person).collect();
         if tells {
-            events.push(Event::Told {
-                session,
-                nudge: AddedMessageReason::LastCall(room.code),
-                text: LAST_CALL.into(),
-            });
+            let nudge = if hands_over {
+                AddedMessageReason::HandoverNote
+            } else {
+                AddedMessageReason::LastCall(room.code)
+            };
+            events.push(Event::Told { session, nudge, text: warning.into() });
         }
         let input = node.context.input_bound().saturating_add(told_bytes);
-        let max_output = room.max_output;
+        let max_output =
+            if is_note { room.max_output.min(self.longest_note(node)) } else { room.max_output };
         events.push(Event::Reserved {
             session,
             reservation: Reservation {
@@ -131,7 +141,7 @@ impl Tree {
                     tokens: input.saturating_add(max_output),
                     usd: worst_case_cost(node, input, max_output),
                 },
-                last_call: tells || node.corrections.last_call.is_some(),
+                last_call: tells || is_note || node.corrections.last_call.is_some(),
             },
         });
         events
@@ -227,6 +237,9 @@ impl Tree {
         if node.open(turn, attempt).is_none() {
             return late(&error);
         }
+        if self.goes_on_without_note(index, &error) {
+            return self.fail_full_attempt(index, error);
+        }
         let end = self.provider_failed(&error, node);
         self.fail_open_attempt(now, index, error, &end)
     }
@@ -246,8 +259,7 @@ impl Tree {
         let pause = error.retry_after_ms.unwrap_or(FIRST_RETRY_MS << (tried - 1).min(16));
         let tries = error.kind.is_transient() && tried < MAX_ATTEMPTS && pause <= LONGEST_PAUSE_MS;
         let retry_at = tries.then(|| now.plus_millis(pause));
-        let settlement =
-            if error.never_began { Settlement::never_began() } else { Settlement::estimated(open) };
+        let settlement = settle_failed(&error, open);
         let mut events =
             vec![Event::AttemptFailed { session, turn, attempt, error, settlement, retry_at }];
         if retry_at.is_none() {
@@ -362,16 +374,17 @@ impl Tree {
         let message = if code == ErrorCode::ContextExhausted {
             let window = node.window(self.policy.context_tokens).unwrap_or_default();
             format!(
-                "The context was exhausted: {} of {} tokens, and an answer may need {} more.",
+                "The context was exhausted: {} of {} tokens, and an answer may need {} more.{}",
                 grouped(node.context_estimate()),
                 grouped(window),
-                grouped(self.output_wish(node))
+                grouped(self.output_wish(node)),
+                continued_text(node)
             )
         } else {
             self.out_of_budget(node)
         };
         let recommendation = if code == ErrorCode::ContextExhausted {
-            SMALLER_CONTEXT.to_owned()
+            self.larger_context_text(node)
         } else {
             self.raising_flags_text(node).map_or_else(
                 || "Split the task.".to_owned(),
@@ -382,19 +395,6 @@ impl Tree {
             )
         };
         PlannedEnd::partial(code, message, &recommendation)
-    }
-
-    /// Returns the end of an agent whose provider reports a full context, with the provider's
-    /// figures.
-    fn context_rejected(&self, error: &AttemptError, node: &Node) -> PlannedEnd {
-        let window = node.window(self.policy.context_tokens).unwrap_or_default();
-        let message = format!(
-            "The provider reports that the context is full: {} (estimated before the call: {} of {} tokens).",
-            error.message,
-            grouped(node.context_estimate()),
-            grouped(window),
-        );
-        PlannedEnd::partial(ErrorCode::ContextExhausted, message, SMALLER_CONTEXT)
     }
 
     fn out_of_budget(&self, node: &Node) -> String {
@@ -486,7 +486,7 @@ fn out_of_turns(max: u32) -> PlannedEnd {
     )
 }
 
-fn worst_case_cost(node: &Node, input: u64, output: u64) -> crate::Usd {
+pub(super) fn worst_case_cost(node: &Node, input: u64, output: u64) -> crate::Usd {
     node.model
         .as_ref()
         .and_then(|model| model.price)
@@ -514,6 +514,10 @@ fn settle(node: &Node, open: &Reservation, reply: &ModelReply) -> Settlement {
             estimated: false,
         },
     )
+}
+
+pub(super) fn settle_failed(error: &AttemptError, open: &Reservation) -> Settlement {
+    if error.never_began { Settlement::never_began() } else { Settlement::estimated(open) }
 }
 
 /// Says why a call is invalid, before its permission is checked.

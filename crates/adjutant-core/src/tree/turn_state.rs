@@ -30,6 +30,9 @@ pub(super) enum TurnState {
     AwaitingResults,
     /// Its last answer has to be judged.
     Judging(LastAnswer),
+    /// Its context is full, and its handover is being collected. If `has_note`, its last answer is
+    /// the handover note.
+    Continuing { has_note: bool },
     /// The verify command runs. Holds the answer that claimed completion, unless that was a call of
     /// `Return`.
     Checking(Option<LastAnswer>),
@@ -242,6 +245,10 @@ impl Node {
         matches!(self.turn_state(), TurnState::Checking(_))
     }
 
+    pub(super) const fn is_continuing(&self) -> bool {
+        matches!(self.turn_state(), TurnState::Continuing { .. })
+    }
+
     /// Records that the verify command is about to run.
     pub(super) fn check(&mut self) {
         let state = self.later_state();
@@ -290,6 +297,7 @@ impl Node {
             | TurnState::Delegating(_)
             | TurnState::AwaitingResults
             | TurnState::Judging(_)
+            | TurnState::Continuing { .. }
             | TurnState::Checking(_)) => state,
         }
     }

@@ -84,6 +84,10 @@ pub(crate) enum Step {
         which: Index,
         made: bool,
     },
+    /// Due handovers are collected, with a diff of this size.
+    HandOver {
+        diff_bytes: usize,
+    },
     Progress {
         who: Index,
     },
@@ -218,6 +222,7 @@ pub(crate) fn steps() -> impl Strategy<Value = Step> {
             .prop_map(|(who, call, output)| Step::Output { who, call, output }),
         3 => (who(), any::<bool>()).prop_map(|(who, good)| Step::Conclude { who, good }),
         2 => (who(), prop::bool::weighted(0.8)).prop_map(|(which, made)| Step::Mark { which, made }),
+        2 => (0..4_000_usize).prop_map(|diff_bytes| Step::HandOver { diff_bytes }),
         1 => who().prop_map(|who| Step::Progress { who }),
         4 => (who(), prop::bool::weighted(0.9)).prop_map(|(which, yes)| Step::Decide { which, yes }),
         2 => (0..2_usize, any::<bool>()).prop_map(|(which, yes)| Step::Host { which, yes }),

@@ -8,6 +8,8 @@
 )]
 
 mod admission;
+mod continuation_properties;
+mod handovers;
 mod histories;
 mod lifecycle;
 mod policy;

@@ -134,6 +134,14 @@ fn table() -> Vec<Row> {
         },
         count(PolicyKey::MaxOutputTokens),
         limit(PolicyKey::ResultTokens),
+        Row {
+            key: PolicyKey::OnFull,
+            from: json!("by_agent"),
+            tighter: vec![json!("handover")],
+            looser: vec![json!("continue")],
+            wrong: vec![Value::Null, json!("sometimes"), json!(true)],
+        },
+        count(PolicyKey::Continuations),
         unordered(PolicyKey::Workspace, ["shared", "own"]),
         Row {
             key: PolicyKey::Tools,
@@ -503,6 +511,8 @@ fn the_presets_are_the_table_of_the_design() {
         ("budget_usd", [json!(5.0), json!(5.0), json!(5.0)]),
         ("max_output_tokens", [json!(4096), json!(4096), json!(16384)]),
         ("result_tokens", [json!(4096), json!(null), json!(2000)]),
+        ("on_full", [json!("by_agent"), json!("by_agent"), json!("by_agent")]),
+        ("continuations", [json!(3), json!(3), json!(3)]),
         ("workspace", [json!("shared"), json!("shared"), json!("own")]),
         (
             "tools",

@@ -21,6 +21,7 @@ use proptest::sample::Index;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 
+use crate::handovers::hand_over;
 use crate::histories::{Step, histories, policies, steps};
 use crate::restarts::{check_prefixes, check_restart};
 use crate::sim::Sim;
@@ -88,6 +89,7 @@ pub(crate) fn perform(sim: &mut Sim, step: Step) {
                 mark(sim, which.get(&due).clone(), made);
             }
         }
+        Step::HandOver { diff_bytes } => drop(hand_over(sim, diff_bytes)),
         Step::Progress { who } => {
             if let Some(session) = pick(sessions(sim, all), who) {
                 sim.submit(Command::Progress { session, bytes: 1 }).unwrap();
@@ -170,11 +172,11 @@ fn conclude(sim: &mut Sim, session: SessionId, good: bool) {
     sim.submit(Command::Conclude { session, call, text, artifacts, changed: None }).unwrap();
 }
 
-/// Performs all due task list updates and commits of work; returns whether there were any.
+/// Performs all due task list updates, handovers and commits of work; returns whether there were any.
 pub(crate) fn make_marks(sim: &mut Sim) -> bool {
     let due: Vec<Effect> = sim.tree.due_marks().collect();
     let keeps: Vec<Effect> = sim.tree.due_keeps().collect();
-    let any = !due.is_empty() || !keeps.is_empty();
+    let any = hand_over(sim, 30) || !due.is_empty() || !keeps.is_empty();
     due.into_iter().for_each(|due| mark(sim, due, true));
     for keep in keeps {
         let Effect::CommitWork { session, .. } = keep else { panic!("{keep:?}") };
@@ -198,7 +200,7 @@ pub(crate) fn tick(sim: &mut Sim, at: Timestamp) {
 }
 
 /// Answers everything that is open until the run is over, as a patient world would.
-fn complete(sim: &mut Sim) {
+pub(crate) fn complete(sim: &mut Sim) {
     for _ in 0..2_000 {
         if sim.tree.outcome().is_some() {
             return;
@@ -600,5 +602,5 @@ fn random_histories_meet_every_kind_of_event() {
     }
     // Agents are defined by front ends; a loop needs more patience than chance has.
     let met: Vec<&str> = met.iter().map(String::as_str).collect();
-    insta::assert_snapshot!(met.join(" "), @"APPROVAL_DENIED BUDGET_EXCEEDED CANCELLED CONTEXT_EXHAUSTED INTERNAL PROVIDER_ERROR STATUS_SYNC_FAILED TIMEOUT approval_asked approved assigned attempt_failed auto_approved crashed denied depth 1 depth 2 depth 3 domain_allowed domain_asked domain_denied ended granted judged late marked messaged overran paused progressed refused replied reserved run_ended run_started settled space_kept space_made stalled started told tool_called tool_refused tool_returned");
+    insta::assert_snapshot!(met.join(" "), @"APPROVAL_DENIED BUDGET_EXCEEDED CANCELLED CONTEXT_EXHAUSTED INTERNAL PROVIDER_ERROR STATUS_SYNC_FAILED TIMEOUT approval_asked approved assigned attempt_failed auto_approved crashed denied depth 1 depth 2 depth 3 domain_allowed domain_asked domain_denied ended granted judged late marked messaged note_skipped overran paused progressed refused replied reserved run_ended run_started settled space_kept space_made stalled started told tool_called tool_refused tool_returned");
 }

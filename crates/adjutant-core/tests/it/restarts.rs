@@ -90,6 +90,7 @@ fn session_of(effect: &Effect) -> SessionId {
         | Effect::ReturnResults { session, .. }
         | Effect::Verify { session, .. }
         | Effect::Markers { session, .. }
+        | Effect::CollectHandover { session, .. }
         | Effect::Check { session, .. } => *session,
         Effect::Stop { .. } | Effect::StopModel { .. } | Effect::Close => {
             panic!("{effect:?} follows from an event, never from a state")
@@ -133,6 +134,8 @@ struct DoneEffects {
     ended: BTreeSet<SessionId>,
     kept: BTreeSet<SessionId>,
     checking: BTreeSet<SessionId>,
+    /// Turns after which a fresh conversation began.
+    continued: BTreeSet<(SessionId, u32)>,
 }
 
 impl DoneEffects {
@@ -163,6 +166,10 @@ impl DoneEffects {
             }
             Event::Checked { session, .. } => {
                 self.checking.remove(session);
+            }
+            Event::Continued { session, .. } => {
+                let turn = turn(session);
+                self.continued.insert((*session, turn));
             }
             Event::Ended { session, .. } => {
                 self.ended.insert(*session);
@@ -203,6 +210,9 @@ impl DoneEffects {
                 .index
                 .is_some_and(|index| self.tools.contains(&(*session, origin.turn, index))),
             Effect::Markers { session, turn, .. } => self.markers.contains(&(*session, *turn)),
+            Effect::CollectHandover { session, turn, .. } => {
+                self.continued.contains(&(*session, *turn))
+            }
             Effect::MakeWorkspace { session, .. } => self.spaces.contains(session),
             Effect::CommitWork { session, .. } => !self.ended.contains(session),
             Effect::Merge { session, .. } => !self.kept.contains(session),

@@ -267,9 +267,7 @@ impl RunWorkspaces {
             max_bytes: 2 * PATCH_BYTES,
         };
         let (bytes, more) = repository.patch_of(&base, result, what).ok()?;
-        let text = String::from_utf8_lossy(&bytes);
-        let whole_lines = text.rfind('\n').filter(|_| more).map_or(&*text, |end| &text[..end]);
-        let masked = masker.mask(whole_lines);
+        let masked = masked_lines(&bytes, more, masker);
         let kept = &masked[..masked.floor_char_boundary(PATCH_BYTES)];
         Some(if more || kept.len() < masked.len() {
             format!("{kept}\n(cut)")
@@ -328,6 +326,32 @@ impl RunWorkspaces {
         Ok(kept.files.iter().flat_map(both).collect())
     }
 
+    /// Commits the work in a workspace and returns it as a diff with the base, masked, and cut after about
+    /// `max_bytes`. Returns `None` if there is no work.
+    fn work_diff(
+        &self,
+        session: SessionId,
+        space: &OwnWorkspace,
+        message: &str,
+        max_bytes: usize,
+        masker: &Masker,
+    ) -> Result<Option<WorkDiff>, String> {
+        let at = SystemTime::UNIX_EPOCH + Duration::from_millis((self.wall)());
+        let kept = self.get(session, space)?.keep(message, at);
+        let kept = kept.map_err(|error| error_chain(&error))?;
+        let Some(commit) = &kept.commit else { return Ok(None) };
+        let repository = self.all.repository();
+        let shown = |path: &Path| seen_from(self.all.subfolder(), path);
+        let files = kept.diff.entries.iter().map(|entry| shown(&entry.path)).collect();
+        let patch = repository.base_of(commit).and_then(|base| {
+            // Git stops there; the diff is cut to the exact size after it is masked.
+            repository.patch(&base, commit, max_bytes)
+        });
+        let (bytes, is_cut) = patch.map_err(|error| error_chain(&error))?;
+        let patch = masked_lines(&bytes, is_cut, masker);
+        Ok(Some(WorkDiff { files, patch, is_cut }))
+    }
+
     /// Drops the refs to the commits that the run started from, if it completed.
     ///
     /// Otherwise they are kept, because the run may be resumed.
@@ -341,6 +365,23 @@ impl RunWorkspaces {
     fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<SessionId, Arc<Workspace>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The work in a workspace, compared with its base.
+pub(crate) struct WorkDiff {
+    /// The changed files.
+    pub(crate) files: BTreeSet<String>,
+    /// The patch, or its beginning.
+    pub(crate) patch: String,
+    /// Whether `patch` is only the beginning.
+    pub(crate) is_cut: bool,
+}
+
+/// Returns a patch with secrets masked, without a last line that was cut: a part of an API key would not be recognised.
+fn masked_lines(patch: &[u8], is_cut: bool, masker: &Masker) -> String {
+    let text = String::from_utf8_lossy(patch);
+    let whole_lines = text.rfind('\n').filter(|_| is_cut).map_or(&*text, |end| &text[..end]);
+    masker.mask(whole_lines).into_owned()
 }
 
 /// Returns why globs cannot name files that a verify command takes from the base; `None` if they can.

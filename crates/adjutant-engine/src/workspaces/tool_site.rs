@@ -9,10 +9,10 @@ use std::sync::{Arc, PoisonError};
 
 use adjutant_core::workspace::OwnWorkspace;
 use adjutant_core::{SessionId, ToolOutput};
-use adjutant_tools::{Confinement, Toolbox};
+use adjutant_tools::{Confinement, Masker, Toolbox};
 
 use super::recorded::ignored_among;
-use super::{CLOSED, RunWorkspaces};
+use super::{CLOSED, RunWorkspaces, WorkDiff};
 use crate::error_chain::error_chain;
 
 /// The directory in which the tools of one delegation act.
@@ -75,6 +75,24 @@ impl ToolSite {
             Self::Own { spaces, owner, space, .. } if *owner == session => {
                 self.while_open(|| spaces.changed_files(session, space, message)).ok()
             }
+            Self::Own { .. } | Self::Shared(_) | Self::Closed => None,
+        }
+    }
+
+    /// Returns the work of `session` in its own workspace as a diff, masked, of at most about `max_bytes`. Returns
+    /// `None` if it has no workspace or there is no diff. Blocks.
+    pub(crate) fn diff(
+        &self,
+        session: SessionId,
+        message: &str,
+        max_bytes: usize,
+        masker: &Masker,
+    ) -> Option<WorkDiff> {
+        match self {
+            Self::Own { spaces, owner, space, .. } if *owner == session => self
+                .while_open(|| spaces.work_diff(session, space, message, max_bytes, masker))
+                .ok()
+                .flatten(),
             Self::Own { .. } | Self::Shared(_) | Self::Closed => None,
         }
     }

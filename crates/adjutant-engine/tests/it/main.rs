@@ -3,6 +3,7 @@
 
 mod archive;
 mod bad_input;
+mod continuations;
 mod control;
 mod crashes;
 mod cuts;

@@ -98,6 +98,7 @@ fn event_line(view: &RunView, entry: &TimedEvent<'_>, palette: Palette) -> Optio
         | Event::Overran { .. }
         | Event::Messaged { .. }
         | Event::Told { .. }
+        | Event::Continued { .. }
         | Event::Paused { .. }
         | Event::Printed { .. }
         | Event::DomainAsked { .. }
@@ -124,6 +125,7 @@ fn event_line(view: &RunView, entry: &TimedEvent<'_>, palette: Palette) -> Optio
         | Event::Reserved { .. }
         | Event::Settled { .. }
         | Event::Progressed { .. }
+        | Event::NoteSkipped { .. }
         | Event::WritePrepared { .. }
         | Event::ResultMerged { .. }
         | Event::Undone { .. }
@@ -174,6 +176,12 @@ fn delegation_line(
         }
         Event::Told { nudge: AddedMessageReason::Results, .. } => {
             Some("received the results of its subagents".into())
+        }
+        Event::Told { nudge: AddedMessageReason::HandoverNote, .. } => {
+            Some("context full: asked for a handover note".into())
+        }
+        Event::Continued { .. } => {
+            Some(format!("continues in a fresh conversation ({})", delegation.continuations))
         }
         Event::Told { nudge: AddedMessageReason::Check, .. } => Some("told to fix its work".into()),
         Event::MarkersRead { rejected, refused, .. } => {
@@ -248,6 +256,7 @@ fn delegation_line(
         | Event::Replied { .. }
         | Event::Settled { .. }
         | Event::Progressed { .. }
+        | Event::NoteSkipped { .. }
         | Event::ToolReturned { .. }
         | Event::Ended { .. }
         | Event::RunEnded { .. }

@@ -72,7 +72,10 @@ pub struct Delegation {
     pub turns: u32,
     /// The number of tool calls that were executed.
     pub tool_calls: u32,
-    /// How many of them failed.
+    /// How often it went on in a fresh conversation because its context was full.
+    #[serde(default)]
+    pub continuations: u32,
+    /// How many of the tool calls failed.
     #[serde(default)]
     pub failed_calls: u32,
     /// The number of tool calls that were refused.

@@ -11,7 +11,7 @@ use crate::run::{Activity, Delegation, DelegationWarning, OutcomeCounts};
 use crate::state_words::{is_interrupted, state_key};
 use crate::story::StoryNode;
 use crate::time_text::rfc3339;
-use crate::wire::{ReasonJson, SpendJson, VERSION, seconds};
+use crate::wire::{ReasonJson, SpendJson, VERSION, is_zero, seconds};
 
 /// The state of runs as JSON.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -123,6 +123,9 @@ pub struct DelegationJson {
     pub turns: u32,
     /// The number of tool calls that were executed.
     pub tool_calls: u32,
+    /// How often it went on in a fresh conversation because its context was full; absent if never.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub continuations: u32,
     /// Its scratchpad.
     pub notes: Vec<String>,
     /// The files its tools touched.
@@ -228,6 +231,7 @@ fn delegation_json(look: &ObservedRun<'_>, delegation: &Delegation) -> Delegatio
         story: StoryNode::of(look.view, delegation),
         turns: delegation.turns,
         tool_calls: delegation.tool_calls,
+        continuations: delegation.continuations,
         notes: delegation.notes.clone(),
         files: delegation.files.iter().map(ToString::to_string).collect(),
         sandbox: look.view.sandbox_of(delegation).map(str::to_owned),

@@ -15,7 +15,9 @@ use crate::palette::{Palette, TextStyle};
 use crate::progress;
 use crate::run::{Delegation, ESTIMATE_NOTE, ProcessLiveness, RunView};
 use crate::sanitize;
-use crate::state_words::{count_with_noun, is_interrupted, mark_now, state_word};
+use crate::state_words::{
+    continuations_text, count_with_noun, is_interrupted, mark_now, state_word,
+};
 use crate::story::{ChildMerge, StoryNode, name, numbered_name};
 use crate::time_text::{elapsed, rfc3339};
 
@@ -275,9 +277,10 @@ fn block(look: &ObservedRun<'_>, delegation: &Delegation, palette: Palette) -> S
         line(
             "spent",
             &format!(
-                "{} · {} · {turns}, {tools}",
+                "{} · {} · {turns}, {tools}{}",
                 delegation.own.tokens_full(),
-                delegation.own.money()
+                delegation.own.money(),
+                continuations_text(delegation).map(|text| format!(", {text}")).unwrap_or_default()
             ),
         );
     }

@@ -4,6 +4,7 @@
 
 mod approval;
 mod command;
+mod continuations;
 mod cost;
 mod delegations;
 mod errors;

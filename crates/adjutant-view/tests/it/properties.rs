@@ -252,6 +252,10 @@ impl Driver {
                     }
                 }
             }
+            Effect::CollectHandover { session, turn, .. } => {
+                let handover = Box::default();
+                self.submit(Command::TakeHandover { session, turn, handover });
+            }
             Effect::Verify { session, .. } => {
                 let (text, artifacts) = (DONE.to_owned(), Vec::new());
                 self.submit(Command::Conclude {

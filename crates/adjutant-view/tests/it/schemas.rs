@@ -54,6 +54,7 @@ fn everything() -> History {
     h.push(Event::ToolRefused { session: odd, call: 0, text: "Not run.".into() });
     h.reply(odd, &"long ".repeat(100), vec![], tokens(1, 1));
     h.end(odd, Outcome::Completed, None);
+    h.push(Event::Continued { session: busy, brief: vec!["x".into()], handover: "y".into() });
     in_workspaces(&mut h);
     h
 }

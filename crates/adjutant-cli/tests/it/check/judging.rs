@@ -230,6 +230,8 @@ fn policy_shows_each_limit_with_its_origin() {
         budget_usd           2.5                                     user config
         max_output_tokens    1,000                                   project config
         result_tokens        4,096                                   preset scout
+        on_full              by_agent                                preset scout
+        continuations        3                                       preset scout
         workspace            shared                                  preset scout
         tools                Glob Grep Note Read WebFetch WebSearch  preset scout
         write_below          none                                    preset scout

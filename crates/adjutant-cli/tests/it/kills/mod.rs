@@ -7,6 +7,7 @@ pub(crate) mod book;
 mod cast;
 mod chance;
 mod check;
+mod continuations;
 mod files;
 mod harm;
 mod kernel;

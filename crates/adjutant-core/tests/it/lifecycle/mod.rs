@@ -5,6 +5,7 @@ mod approval;
 mod budgets;
 mod codes;
 mod commands;
+mod continuation;
 mod domains;
 mod ends;
 mod errors;

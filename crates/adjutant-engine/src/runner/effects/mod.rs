@@ -1,8 +1,10 @@
 //! Performing effects: model calls, tool calls and questions to a person.
 //!
-//! `perform` starts a task for each effect; the functions here and in `writing` and `marking` run in these tasks.
+//! `perform` starts a task for each effect; the functions here and in `handover`, `writing` and `marking` run in these
+//! tasks.
 //! They return a command for the core and never change the run's state themselves.
 
+mod handover;
 pub(crate) mod marking;
 pub(crate) mod perform;
 pub(crate) mod question_queue;

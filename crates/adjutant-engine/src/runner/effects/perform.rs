@@ -146,6 +146,9 @@ impl Runner {
                     self.ask_next_question();
                 }
             }
+            Effect::CollectHandover { session, turn, has_note, max_bytes } => {
+                self.collect_handover(session, turn, has_note, max_bytes);
+            }
             Effect::StopModel { session } => {
                 let work = self.running.get_mut(&session);
                 if let Some(model) = work.and_then(|work| work.model.take()) {

@@ -145,6 +145,10 @@ impl Delegation {
                 self.under_way = Vec::new();
                 self.asked = Vec::new();
             }
+            Event::Continued { .. } => {
+                self.continuations += 1;
+                self.waits_since(entry);
+            }
             Event::Reopened(_) => {
                 self.state = if self.parent.is_none() {
                     DelegationState::Running
@@ -180,6 +184,7 @@ impl Delegation {
             | Event::Overran { .. }
             | Event::Messaged { .. }
             | Event::Told { .. }
+            | Event::NoteSkipped { .. }
             | Event::DomainAllowed { .. }
             | Event::DomainDenied { .. }
             | Event::RunEnded { .. }
@@ -326,6 +331,7 @@ pub(super) fn blank(
         inclusive: Spend::default(),
         turns: 0,
         tool_calls: 0,
+        continuations: 0,
         failed_calls: 0,
         refused_calls: 0,
         last_command: None,

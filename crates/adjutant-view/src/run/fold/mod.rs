@@ -134,6 +134,8 @@ fn fold_in(view: &mut RunView, entry: TimedEvent<'_>) {
         | Event::DomainAsked { session, .. }
         | Event::Messaged { session, .. }
         | Event::Told { session, .. }
+        | Event::NoteSkipped { session }
+        | Event::Continued { session, .. }
         | Event::ToolCalled { session, .. }
         | Event::ToolRefused { session, .. }
         | Event::ToolReturned { session, .. }
