@@ -84,6 +84,7 @@ pub(crate) fn task(policy: &Policy, number: usize) -> Result<RequestedTask, Fail
         window: 1_000_000_000,
         max_output: 16_384,
         price: Some(Price { input: 3.0, output: 15.0, cache_read: 0.3, cache_write: 3.75 }),
+        effort: None,
     });
     if policy.preset == Preset::Story {
         brief.story = Some(format!("US-001-DEL-{number:05}"));

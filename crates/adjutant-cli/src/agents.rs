@@ -129,7 +129,10 @@ pub(crate) fn run_agents(args: &AgentsArgs, as_json: bool) -> Result<Exit, Failu
     }
     let role = |agent: &AgentDefinition| {
         let settings = if agent.scope == DefinitionScope::BuiltIn { &there } else { &settings };
-        AgentRole::of(agent.clone(), settings.policy.policy(), None, &settings.models_allowed)
+        let mut role =
+            AgentRole::of(agent.clone(), settings.policy.policy(), None, &settings.models_allowed);
+        role.ignored.extend(settings.efforts.ignored(agent));
+        role
     };
     let roles: Vec<AgentRole> = roster.agents.iter().map(role).collect();
     let whole = args.name.is_some();
@@ -165,7 +168,7 @@ fn as_object(roster: &AgentRoster, roles: &[AgentRole], whole: bool) -> Value {
             "name": agent.name, "description": agent.description, "file": agent.file,
             "scope": agent.scope.as_str(), "format": format_name(agent.product),
             "tools": role.rights.usable_tools(), "network": role.rights.network,
-            "model": agent.model, "max_turns": agent.limits.max_turns,
+            "model": agent.model, "effort": agent.effort, "max_turns": agent.limits.max_turns,
             "timeout_s": agent.limits.timeout_s,
             "max_output_tokens": agent.limits.max_output_tokens,
             "operation": agent.limits.operation, "takes_tasks": agent.takes_tasks,
@@ -272,6 +275,7 @@ fn paragraph(role: &AgentRole, whole: bool) -> String {
     let limits = &agent.limits;
     let parts = [
         agent.model.as_ref().map(|model| format!("model: {}", sanitize::line(model))),
+        agent.effort.map(|effort| format!("effort: {}", effort.as_str())),
         limits.max_turns.map(|max| format!("{} turns", grouped(max.into()))),
         limits.timeout_s.map(|max| format!("{} s", grouped(max))),
         limits.max_output_tokens.map(|max| format!("{} tokens an answer", grouped(max))),

@@ -100,6 +100,7 @@ pub(crate) fn run_delegate(
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let engine = Engine::new(setup).map_err(|error| engine_failure(&error))?.with_guidance();
+    let engine = engine.with_efforts(settings.efforts.clone());
     // Before the tasks, because it protects files that tasks could name.
     let mut spaces = args.work.spaces.setup(&home(given_home.clone())?, &root, &settings)?;
     if terms.is_some() && args.work.spaces.write {

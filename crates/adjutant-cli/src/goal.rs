@@ -102,6 +102,7 @@ pub(crate) fn run_goal(
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let engine = Engine::new(setup).map_err(|error| engine_failure(&error))?.with_guidance();
+    let engine = engine.with_efforts(settings.efforts.clone());
     let itself = prepared.as_ref().map(|prepared| prepared.definition.clone());
     let known = roster.agents.iter().cloned().chain(itself);
     let mut engine = engine.with_agents(known, &settings.models_allowed).at_depth(base_depth);

@@ -13,6 +13,7 @@ use adjutant_engine::{
 use adjutant_view::results::{CallResults, root_end, synthesis};
 use adjutant_view::status::{self, ContentRetention, ObservedRun, StatusJson};
 use adjutant_view::transcript::Transcript;
+use adjutant_view::turn_costs::TurnCosts;
 use adjutant_view::{
     Delegation, Palette, ProcessLiveness, RunView, TimedEvent, cost, delegations, log, sanitize,
     tree,
@@ -286,7 +287,17 @@ fn only_session(found: &FoundRun, lead: Option<SessionId>) -> Result<SessionId, 
 /// Runs `adjutant cost`.
 pub(crate) fn run_cost(archive: &Archive, args: &CostArgs, as_json: bool) -> Result<Exit, Failure> {
     let found = find_in_scope(archive, &args.run, args.scope, COST, ViewDetail::Numbers)?;
-    if as_json {
+    if args.turns {
+        let mut turns = TurnCosts::default();
+        for record in found.files.records().map_err(archive_failure)? {
+            turns.apply(&record.map_err(archive_failure)?.event);
+        }
+        if as_json {
+            print_json(&turns.json(&found.view, found.session))?
+        } else {
+            print(&turns.render(&found.view, found.session))?
+        }
+    } else if as_json {
         print_json(&cost::json(&found.view, found.session))?
     } else {
         print(&cost::render(&found.view, found.session))?

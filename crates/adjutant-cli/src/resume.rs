@@ -327,7 +327,7 @@ pub(crate) fn resume_run(
         Ok(archive.registry().clone())
     })?;
     let engine = Engine::new(setup).map_err(|error| engine_failure(&error))?;
-    let engine = engine.with_spaces(spaces);
+    let engine = engine.with_spaces(spaces).with_efforts(settings.efforts.clone());
     let engine =
         engine.with_agents(roster.agents, &settings.models_allowed).with_commands(commands);
     let engine = story.iter_mut().fold(engine, |engine, story| story.configure(engine));

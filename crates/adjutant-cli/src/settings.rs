@@ -10,10 +10,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use adjutant_core::policy::{PolicyError, PolicyKey, parse_assignment};
-use adjutant_core::{LayeredPolicy, PolicySource, Preset, PriceOverride};
+use adjutant_core::{LayeredPolicy, PolicySource, Preset, PriceOverride, ReasoningEffort};
 use adjutant_engine::roster::UserFolders;
 use adjutant_engine::slash::{self, ConfiguredRoutes};
-use adjutant_engine::{Archive, SearchEndpoint, Secret, WebAccess};
+use adjutant_engine::{AgentEfforts, Archive, SearchEndpoint, Secret, WebAccess};
 use adjutant_mcp::ApprovalMode;
 use adjutant_view::sanitize;
 use rustix::fs::OFlags;
@@ -55,6 +55,9 @@ struct ConfigFile {
     /// Window, price and effort of models, by `provider/model`; allowed in the user's own configuration file only.
     #[serde(default)]
     models: BTreeMap<String, ModelSection>,
+    /// The reasoning effort of agents, by name. A project's file can only lower it.
+    #[serde(default)]
+    effort: BTreeMap<String, ReasoningEffort>,
     /// The agent of a slash command, by command, then by language or `default`; allowed in the user's own
     /// configuration file only.
     #[serde(default)]
@@ -229,6 +232,8 @@ pub(crate) struct Settings {
     pub(crate) providers: BTreeMap<String, ProviderSection>,
     /// Context window, output limit, prices and reasoning effort that the user configured, by model name.
     pub(crate) models: BTreeMap<String, ModelSection>,
+    /// The reasoning effort of agents.
+    pub(crate) efforts: AgentEfforts,
     /// Routes of slash commands that override those in the commands' files.
     pub(crate) routes: ConfiguredRoutes,
     /// The command that has to succeed before a story passes.
@@ -297,6 +302,7 @@ impl Settings {
             secrets,
             providers: user.providers,
             models: user.models,
+            efforts: AgentEfforts { user: user.effort, project: project.effort },
             routes: ConfiguredRoutes(user.routing),
             verify: user.verify,
             mcp,

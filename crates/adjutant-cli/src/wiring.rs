@@ -16,7 +16,6 @@ use adjutant_model::{
     ReasoningEffort, Recorder, ReplayModel, ScriptedModel, Secret, catalogue, open_model,
     open_model_with,
 };
-use serde_json::json;
 
 use crate::exit::{Exit, Failure};
 use crate::output::say;
@@ -80,10 +79,8 @@ impl ModelSetup {
         let mut efforts = BTreeMap::new();
         for (name, entry) in &settings.models {
             if let Some(word) = &entry.effort {
-                let effort = serde_json::from_value(json!(word)).map_err(|_unknown| {
-                    Failure::usage(format!(
-                        "user config: [models.\"{name}\"] effort: `{word}` is not low, medium, high or max"
-                    ))
+                let effort = ReasoningEffort::parse(word).map_err(|problem| {
+                    Failure::usage(format!("user config: [models.\"{name}\"] effort: {problem}"))
                 })?;
                 efforts.insert(name.clone(), effort);
             }

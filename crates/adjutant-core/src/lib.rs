@@ -46,8 +46,8 @@ pub use environment::{Environment, GrantedLimits};
 pub use event::{AddedMessageReason, DelegationOrigin, Event, Grant, IllegalEvent, ToolOutput};
 pub use handover::CollectedHandover;
 pub use message::{
-    AttemptError, AttemptResult, Message, ModelErrorKind, ModelReply, ModelSpec, StopReason,
-    ToolCall, ToolSpec,
+    AttemptError, AttemptResult, Message, ModelErrorKind, ModelReply, ModelSpec, ReasoningEffort,
+    StopReason, ToolCall, ToolSpec,
 };
 pub use policy::{LayeredPolicy, Policy, PolicySource, Preset};
 pub use refusal::{Refusal, TellProblem};

@@ -209,4 +209,47 @@ pub struct ModelSpec {
     /// The price; `None` if unknown, and then only token budgets apply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
+    /// How much it should reason in this conversation; `None` uses the provider's default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effort: Option<ReasoningEffort>,
+}
+
+/// How much a model should reason before it answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReasoningEffort {
+    /// Low effort.
+    Low,
+    /// Medium effort.
+    Medium,
+    /// High effort.
+    High,
+    /// The maximum that the provider supports.
+    Max,
+}
+
+impl ReasoningEffort {
+    /// All levels, the lowest first.
+    pub const ALL: [Self; 4] = [Self::Low, Self::Medium, Self::High, Self::Max];
+
+    /// Returns the word in files and settings.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+            Self::Max => "max",
+        }
+    }
+
+    /// Reads a level from its word.
+    ///
+    /// # Errors
+    ///
+    /// What the word should be.
+    pub fn parse(word: &str) -> Result<Self, String> {
+        let known = Self::ALL.into_iter().find(|effort| effort.as_str() == word);
+        known.ok_or_else(|| format!("`{}` is not low, medium, high or max", word.escape_debug()))
+    }
 }

@@ -36,6 +36,7 @@ pub use archive::{
     Archive, ArchiveError, Expiry, LoadedJournal, PruneOutcome, RunFiles, RunLiveness, RunRecords,
 };
 pub use briefs::brief_builder::ModelOpener;
+pub use briefs::effort::AgentEfforts;
 pub use briefs::prompt::{guided_lead_prompt, lead_prompt};
 pub use briefs::role::{AgentRole, model_of_file};
 pub use control::{

@@ -8,7 +8,7 @@
 use std::fmt::Debug;
 use std::pin::Pin;
 
-use adjutant_core::{AttemptResult, Message, ModelSpec, SessionId, ToolSpec};
+use adjutant_core::{AttemptResult, Message, ModelSpec, ReasoningEffort, SessionId, ToolSpec};
 
 /// A boxed future that may move between threads, so that [`Model`] stays object-safe.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -66,10 +66,14 @@ pub struct TurnRequest<'a> {
     pub system: &'a str,
     /// The conversation so far, oldest first.
     pub messages: &'a [Message],
-    /// The tools that the model may call.
+    /// The tools of the conversation. They stay the same in all its turns, so that providers can cache them.
     pub tools: &'a [ToolSpec],
+    /// Whether the model may call them in this turn.
+    pub may_call_tools: bool,
     /// The maximum number of output tokens.
     pub max_output: u64,
+    /// The reasoning effort of this conversation; `None` uses the provider's default.
+    pub effort: Option<ReasoningEffort>,
     /// The engine's running estimate of the tokens in this request.
     ///
     /// It is [`estimate::tokens`](crate::estimate::tokens) of the sizes that the other functions of

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use adjutant_core::{AttemptResult, Message, ModelSpec, SessionId};
+use adjutant_core::{AttemptResult, Message, ModelSpec, ReasoningEffort, SessionId};
 use adjutant_model::{BoxFuture, Model, TurnProgress, TurnRequest};
 
 /// One recorded request to a model.
@@ -18,10 +18,12 @@ pub struct ModelRequest {
     pub system: String,
     /// The whole conversation.
     pub messages: Vec<Message>,
-    /// The tools that were offered.
+    /// The tools that it may call.
     pub tools: Vec<String>,
     /// The output tokens that were asked for.
     pub max_output: u64,
+    /// The reasoning effort that was asked for.
+    pub effort: Option<ReasoningEffort>,
 }
 
 /// Wraps a model and records the requests that it gets.
@@ -61,8 +63,14 @@ impl Model for RecordingModel {
             attempt: request.attempt,
             system: request.system.to_owned(),
             messages: request.messages.to_vec(),
-            tools: request.tools.iter().map(|tool| tool.name.clone()).collect(),
+            tools: request
+                .tools
+                .iter()
+                .filter(|_| request.may_call_tools)
+                .map(|tool| tool.name.clone())
+                .collect(),
             max_output: request.max_output,
+            effort: request.effort,
         });
         self.model.turn(request, progress)
     }

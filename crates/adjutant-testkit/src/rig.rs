@@ -15,9 +15,9 @@ use adjutant_core::{
 };
 use adjutant_engine::roster::{UserFolders, find_agents};
 use adjutant_engine::{
-    Approver, ApproverAnswer, ApproverQuestion, ControlCommand, CustomTool, Engine, EngineError,
-    EngineSetup, FinishedRun, Goal, Narrator, Reporter, ResumeRequest, RunHost, Storage, WallClock,
-    WebAccess, WorkspaceSetup,
+    AgentEfforts, Approver, ApproverAnswer, ApproverQuestion, ControlCommand, CustomTool, Engine,
+    EngineError, EngineSetup, FinishedRun, Goal, Narrator, Reporter, ResumeRequest, RunHost,
+    Storage, WallClock, WebAccess, WorkspaceSetup,
 };
 use adjutant_model::{Model, ScriptedModel};
 use adjutant_store::MemoryDisk;
@@ -52,6 +52,7 @@ pub struct Rig {
     home: Option<TempDir>,
     default_agent: Option<AgentName>,
     models_allowed: Vec<String>,
+    efforts: AgentEfforts,
     model: Option<Arc<dyn Model>>,
     web: Option<WebAccess>,
     wall: WallClock,
@@ -103,6 +104,7 @@ impl Rig {
             home: None,
             default_agent: None,
             models_allowed: Vec::new(),
+            efforts: AgentEfforts::default(),
             model: None,
             web: None,
             wall: || WALL_MS,
@@ -264,6 +266,13 @@ impl Rig {
         self
     }
 
+    /// Sets the reasoning effort of agents, as configuration files do.
+    #[must_use]
+    pub fn efforts(mut self, efforts: AgentEfforts) -> Self {
+        self.efforts = efforts;
+        self
+    }
+
     /// Gives the latest task a context file.
     #[must_use]
     pub fn context(mut self, path: &str) -> Self {
@@ -373,6 +382,7 @@ impl Rig {
             UserFolders::default_folders(home, home.map(|home| home.join(".config")).as_deref());
         let roster = find_agents(&workdir, &user).expect("a roster");
         engine = engine.with_agents(roster.agents, &self.models_allowed);
+        engine = engine.with_efforts(self.efforts);
         if let Some(agent) = self.default_agent {
             engine = engine.with_default_agent(agent);
         }

@@ -33,7 +33,7 @@ pub fn render(view: &RunView, of: Option<SessionId>) -> String {
 }
 
 /// Returns the nodes to show and their total.
-fn scope(view: &RunView, of: Option<SessionId>) -> (Vec<&Delegation>, &Spend) {
+pub(crate) fn scope(view: &RunView, of: Option<SessionId>) -> (Vec<&Delegation>, &Spend) {
     let one = of.and_then(|session| view.delegation(session));
     match one.filter(|one| one.parent.is_some()) {
         Some(one) => (view.subtree(one), &one.inclusive),

@@ -29,6 +29,7 @@ pub mod time_text;
 pub mod timed_event;
 pub mod transcript;
 pub mod tree;
+pub mod turn_costs;
 pub mod wire;
 
 pub use palette::Palette;

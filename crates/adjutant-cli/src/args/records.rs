@@ -45,6 +45,10 @@ pub(crate) struct CostArgs {
     /// Where to search for the latest run.
     #[command(flatten)]
     pub(crate) scope: ScopeFlag,
+
+    /// Show each model call, and how much of its input the provider had cached.
+    #[arg(long)]
+    pub(crate) turns: bool,
 }
 
 /// The arguments of `adjutant status`, which lists runs or shows one.

@@ -63,6 +63,7 @@ impl PrdSession<'_> {
         let engine = Engine::new(setup).map_err(|error| engine_failure(&error))?.with_guidance();
         let agents = self.roster.agents.iter().cloned();
         let engine = engine
+            .with_efforts(self.settings.efforts.clone())
             .with_agents(agents, &self.settings.models_allowed)
             .with_story(work)
             .with_run_id(run)

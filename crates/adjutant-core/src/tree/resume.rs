@@ -199,8 +199,9 @@ impl Tree {
         for (index, node) in self.nodes.iter_mut().enumerate() {
             node.rights = bound_rights(&node.rights, &node.agent, rights, agents);
             node.excuse_attempts();
-            if node.model.is_some() && model.is_some() {
-                node.model = model.cloned();
+            if let (Some(old), Some(new)) = (&node.model, model) {
+                // The conversation goes on, so its reasoning effort stays.
+                node.model = Some(ModelSpec { effort: old.effort, ..new.clone() });
             }
             if index == ROOT && node.model.is_none() && !node.is_live() {
                 // A root without a model only waits for its children.

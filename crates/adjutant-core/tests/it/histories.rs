@@ -129,7 +129,7 @@ fn briefs() -> impl Strategy<Value = Brief> {
             // No published price has input dearer than output, but no rule forbids it.
             let price = Price { input: 30.0, output: 15.0, cache_read: 0.3, cache_write: 3.75 };
             let price = is_priced.then_some(price);
-            ModelSpec { name: "script:random".into(), window, max_output: 800, price }
+            ModelSpec { name: "script:random".into(), window, max_output: 800, price, effort: None }
         },
     );
     let turns = option::of(1..6_u32);

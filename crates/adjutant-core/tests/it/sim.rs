@@ -552,7 +552,13 @@ pub(crate) fn scout(settings: &[&str]) -> Policy {
 }
 
 pub(crate) fn model() -> ModelSpec {
-    ModelSpec { name: "script:test".into(), window: 200_000, max_output: 8_192, price: None }
+    ModelSpec {
+        name: "script:test".into(),
+        window: 200_000,
+        max_output: 8_192,
+        price: None,
+        effort: None,
+    }
 }
 
 pub(crate) fn priced() -> ModelSpec {

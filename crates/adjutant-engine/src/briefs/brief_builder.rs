@@ -17,6 +17,7 @@ use adjutant_tools::{
 };
 use adjutant_workspace::Root;
 
+use crate::briefs::effort::AgentEfforts;
 use crate::briefs::instructions::instructions_for;
 use crate::briefs::role::AgentRole;
 use crate::slash::SlashCommands;
@@ -93,6 +94,8 @@ pub(crate) struct BriefBuilder {
     pub(crate) toolbox: Arc<Toolbox>,
     pub(crate) masker: Masker,
     pub(crate) models: ModelPool,
+    /// The reasoning effort of agents, from configuration files.
+    pub(crate) efforts: AgentEfforts,
     /// The agent for tasks that name no agent.
     pub(crate) agent: AgentName,
     /// The agents that a file describes, by name.
@@ -120,6 +123,14 @@ impl BriefBuilder {
         self.timeout_s = assignment.timeout_s;
         let agent = assignment.agent.as_deref().map(AgentName::new);
         self.command_context = agent.map(|agent| (agent, assignment.context.as_slice().into()));
+    }
+
+    /// Sets the reasoning effort of an agent that runs on this model.
+    pub(crate) fn with_effort(&self, agent: &AgentName, spec: ModelSpec) -> ModelSpec {
+        let definition = self.roles.get(agent).map(|role| &role.definition);
+        let of_model = self.models.get(&spec.name).spec().effort;
+        let effort = self.efforts.of(agent.as_str(), definition, of_model);
+        ModelSpec { effort, ..spec }
     }
 
     /// Returns a task's context files: first those of the slash command it belongs to, then its own.
@@ -196,7 +207,7 @@ impl BriefBuilder {
             }
         };
         match chosen {
-            Ok(spec) => brief.model = Some(spec),
+            Ok(spec) => brief.model = Some(self.with_effort(agent, spec)),
             Err(problem) => brief.model_problem = Some(problem),
         }
         let mut loaded = Vec::new();

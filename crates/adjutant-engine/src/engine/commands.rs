@@ -81,8 +81,9 @@ impl Engine {
 
     /// Returns the first commands of a run whose root agent works on `goal`.
     pub(super) fn goal_commands(&self, run: RunId, goal: Goal) -> Vec<Command> {
-        let model = Some(self.brief_builder.models.default_spec().clone());
         let Goal { agent, mut system, text } = goal;
+        let model = self.brief_builder.models.default_spec().clone();
+        let model = Some(self.brief_builder.with_effort(&agent, model));
         let role = self.brief_builder.roles.get(&agent);
         let rights = role.map_or_else(|| Rights::of(&self.policy), |role| role.rights.clone());
         if let Some(role) = role {

@@ -29,6 +29,7 @@ use adjutant_workspace::space::Workspaces;
 use adjutant_workspace::{Root, with_link_targets};
 
 use crate::briefs::brief_builder::{BriefBuilder, ModelPool, TaskRequester};
+use crate::briefs::effort::AgentEfforts;
 use crate::briefs::environment::collect;
 use crate::briefs::prompt::agent_name;
 use crate::briefs::role::AgentRole;
@@ -123,6 +124,7 @@ impl Engine {
             toolbox: Arc::new(toolbox),
             masker,
             models: ModelPool::new(setup.model, setup.opener),
+            efforts: AgentEfforts::default(),
             agent: agent_name(policy.preset),
             roles: Arc::default(),
             commands: Arc::default(),
@@ -171,6 +173,13 @@ impl Engine {
             (role.definition.name.clone(), role)
         };
         self.brief_builder.roles = Arc::new(agents.into_iter().map(role).collect());
+        self
+    }
+
+    /// Sets the reasoning effort of agents.
+    #[must_use]
+    pub fn with_efforts(mut self, efforts: AgentEfforts) -> Self {
+        self.brief_builder.efforts = efforts;
         self
     }
 

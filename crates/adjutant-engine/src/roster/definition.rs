@@ -3,8 +3,8 @@
 //! The keys of the products do not contradict each other, so one parser accepts them all: a key that limits an
 //! agent in one format limits it in every format.
 
-use adjutant_core::VerifyCommand;
 use adjutant_core::policy::Operation;
+use adjutant_core::{ReasoningEffort, VerifyCommand};
 use adjutant_formats::document::parse_toml;
 use adjutant_formats::fields::{FieldFault, FieldProblem, FieldReader, FieldValue, did_you_mean};
 use serde_json::Value;
@@ -38,12 +38,11 @@ const GRANTING: [&str; 16] = [
 ];
 
 /// Keys of the products that have no meaning in Adjutant.
-const UNUSED: [&str; 24] = [
+const UNUSED: [&str; 21] = [
     "background",
     "category",
     "color",
     "display_name",
-    "effort",
     "emoji",
     "hidden",
     "icon",
@@ -51,11 +50,9 @@ const UNUSED: [&str; 24] = [
     "isolation",
     "memory",
     "metadata",
-    "model_reasoning_effort",
     "model_verbosity",
     "nickname_candidates",
     "options",
-    "reasoningEffort",
     "skills",
     "tags",
     "temperature",
@@ -66,7 +63,7 @@ const UNUSED: [&str; 24] = [
 ];
 
 /// Keys that are read; also the candidates for "did you mean".
-const READ: [&str; 22] = [
+const READ: [&str; 25] = [
     "name",
     "description",
     "prompt",
@@ -76,6 +73,9 @@ const READ: [&str; 22] = [
     "permission",
     "permissionMode",
     "model",
+    "effort",
+    "model_reasoning_effort",
+    "reasoningEffort",
     "maxTurns",
     "max_turns",
     "steps",
@@ -143,6 +143,7 @@ pub(crate) fn definition(
     let tools = sheet.tools();
     let limits = sheet.limits();
     let model = sheet.text("model").and_then(|model| qualified_model(product, &model));
+    let effort = sheet.effort();
     let takes_tasks = sheet.text("mode").is_none_or(|mode| mode != "primary");
     let (mut tools, mut limits) = (tools, limits);
     sheet.read_adjutant_limits(&mut tools, &mut limits, &VERIFYING);
@@ -155,6 +156,8 @@ pub(crate) fn definition(
         tools,
         model,
         model_is_theirs: scope == DefinitionScope::User,
+        effort,
+        effort_is_theirs: effort.is_some() && scope != DefinitionScope::Project,
         limits,
         verify: verify
             .map(|verify| DefinedVerify { verify, is_allowed: scope != DefinitionScope::Project }),
@@ -299,6 +302,25 @@ impl<'a> DefinitionFields<'a> {
             None => {}
         }
         wished
+    }
+
+    /// Reads the reasoning effort. A level that only some products have counts as the nearest one that is not higher,
+    /// or as the lowest.
+    fn effort(&mut self) -> Option<ReasoningEffort> {
+        let mut lowest = None;
+        for key in ["effort", "model_reasoning_effort", "reasoningEffort"] {
+            let effort = match self.text(key).as_deref() {
+                None => continue,
+                Some("none" | "minimal") => Ok(ReasoningEffort::Low),
+                Some("xhigh") => Ok(ReasoningEffort::High),
+                Some(word) => ReasoningEffort::parse(word),
+            };
+            match effort {
+                Ok(effort) => lowest = lowest.into_iter().chain([effort]).min(),
+                Err(problem) => self.ignore(format!("`{key}`: {problem}")),
+            }
+        }
+        lowest
     }
 
     fn limits(&mut self) -> DefinitionLimits {

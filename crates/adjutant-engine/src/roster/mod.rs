@@ -18,7 +18,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use adjutant_core::policy::Operation;
-use adjutant_core::{AgentName, VerifyCommand, nearest};
+use adjutant_core::{AgentName, ReasoningEffort, VerifyCommand, nearest};
 
 pub use search::{UserFolders, find_agents};
 pub use tools::RequestedTools;
@@ -98,6 +98,10 @@ pub struct AgentDefinition {
     pub model: Option<String>,
     /// Whether the person chose that model, in their own file or their list of allowed models.
     pub model_is_theirs: bool,
+    /// The reasoning effort it asks for.
+    pub effort: Option<ReasoningEffort>,
+    /// Whether the person's own file asks for that effort or a higher one.
+    pub effort_is_theirs: bool,
     /// Its limits.
     pub limits: DefinitionLimits,
     /// The command that must succeed before its work counts as done.
@@ -168,6 +172,8 @@ impl AgentDefinition {
         self.limits.tighten(&theirs.limits);
         self.takes_tasks &= theirs.takes_tasks;
         self.model_is_theirs |= self.model.is_some() && self.model == theirs.model;
+        self.effort = tighter(self.effort, theirs.effort);
+        self.effort_is_theirs = theirs.effort.is_some();
         if theirs.verify.is_some() {
             self.verify.clone_from(&theirs.verify);
         }

@@ -218,7 +218,13 @@ impl FixtureWriter {
 }
 
 fn model() -> ModelSpec {
-    ModelSpec { name: "acme/large".into(), window: 1_000_000, max_output: 4_096, price: None }
+    ModelSpec {
+        name: "acme/large".into(),
+        window: 1_000_000,
+        max_output: 4_096,
+        price: None,
+        effort: None,
+    }
 }
 
 fn session(nth: u8) -> SessionId {

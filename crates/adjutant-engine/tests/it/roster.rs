@@ -62,6 +62,7 @@ fn summary(agent: &AgentDefinition) -> String {
     text += &format!("  tools {}\n", role.rights.usable_tools());
     let parts = [
         agent.model.as_ref().map(|model| format!("model {model}")),
+        agent.effort.map(|effort| format!("effort {}", effort.as_str())),
         limits.max_turns.map(|max| format!("{max} turns")),
         limits.timeout_s.map(|max| format!("{max} s")),
         limits.max_output_tokens.map(|max| format!("{max} tokens out")),
@@ -181,6 +182,24 @@ only (.opencode/agents/deep/only.md) Only what is named.
 }
 
 #[test]
+fn an_effort_has_the_words_of_every_product() {
+    for (front, expected) in [
+        ("effort: max", "  effort max\n"),
+        ("effort: xhigh", "  effort high\n"),
+        ("reasoningEffort: minimal", "  effort low\n"),
+        ("effort: high\nreasoningEffort: medium", "  effort medium\n"),
+        ("effort: hard", "  - `effort`: `hard` is not low, medium, high or max\n"),
+        ("effort: [low]", "  - `effort` must be a string, not an array\n"),
+    ] {
+        let shown = check(
+            "work/.opencode/agent/a.md",
+            &format!("---\ndescription: x\n{front}\n---\nLook."),
+        );
+        assert!(shown.contains(expected), "{front}: {shown}");
+    }
+}
+
+#[test]
 fn codex_files_are_parsed() {
     insta::assert_snapshot!(check("work/.codex/agents/explorer.toml", "
 name = \"code_explorer\"
@@ -201,9 +220,8 @@ max_turns = 8
 "), @r"
 code_explorer (.codex/agents/explorer.toml) Follows calls.
   tools Delegate, Glob, Grep, Note, Read, Task, WebFetch
-  model openai/gpt-5.6, 8 turns
+  model openai/gpt-5.6, effort medium, 8 turns
   - `mcp_servers`: a file cannot grant this
-  - `model_reasoning_effort`: not used
   - `nickname_candidates`: not used
   > Follow the calls.⏎Change nothing.
 ");

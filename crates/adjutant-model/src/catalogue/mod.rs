@@ -124,6 +124,7 @@ impl ModelDescription {
             window: own.window.unwrap_or(table_window),
             max_output: own.max_output.unwrap_or(table_output),
             price: own.price.unwrap_or_default().apply_to(entry.and_then(|entry| entry.price)),
+            effort: None,
         };
         // Newer models reason; among unknown models only these old families are known not to.
         let old = ["gpt-3", "gpt-4", "chatgpt-4"].iter().any(|old| model.starts_with(old));

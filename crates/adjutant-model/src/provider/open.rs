@@ -97,12 +97,13 @@ pub fn open_model_with(
     if config.needs_key && config.key.is_none() {
         return Err(OpenModelError::NoKey { provider: config.name.clone() });
     }
-    let described = sources.describe(&config.name, model);
+    let mut described = sources.describe(&config.name, model);
+    described.spec.effort = settings.effort;
     let base = base_url(config)?;
     let codec = WireCodec {
         wire: config.wire,
         model: model.to_owned(),
-        official: is_openai(&base),
+        official: is_official(config.wire, &base),
         reasoning: described.reasoning,
         settings,
     };
@@ -145,6 +146,15 @@ fn base_url(config: &ProviderConfig) -> Result<Url, OpenModelError> {
         return Err(wrong("holds a user name or password; keys go elsewhere"));
     }
     Ok(url)
+}
+
+/// Returns whether a base URL belongs to the provider that defines the API, where fields differ for others.
+fn is_official(wire: Wire, base: &Url) -> bool {
+    match wire {
+        Wire::Anthropic => base.host_str() == Some("api.anthropic.com"),
+        Wire::Chat | Wire::Responses => is_openai(base),
+        Wire::Gemini => false,
+    }
 }
 
 /// Returns whether a base URL is OpenAI's own; compatible servers lack some of its features.

@@ -75,8 +75,10 @@ impl ReplayModel {
 
     fn of(shelf: &Arc<RemainingExchanges>, name: &str) -> Option<Self> {
         let line = shelf.models.get(name)?;
+        // Recordings of version 0.1 name the effort only in the settings.
+        let effort = line.spec.effort.or(line.settings.effort);
         Some(Self {
-            spec: line.spec.clone(),
+            spec: ModelSpec { effort, ..line.spec.clone() },
             codec: line.codec(),
             bodies: SessionBodies::default(),
             shelf: Arc::clone(shelf),

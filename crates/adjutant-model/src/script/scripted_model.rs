@@ -96,6 +96,7 @@ impl ScriptedModel {
             window: tokens("window")?.unwrap_or(DEFAULT_WINDOW),
             max_output: tokens("max_output")?.unwrap_or(DEFAULT_MAX_OUTPUT),
             price: read_price(&fields)?,
+            effort: None,
         };
         let delay = fields.read("delay_ms", millis)?.unwrap_or_default();
         let turns = tables(&fields, "turn", "[[turn]]")?;

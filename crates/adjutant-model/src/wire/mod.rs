@@ -13,6 +13,7 @@ mod reader;
 mod responses;
 mod session_bodies;
 mod session_body;
+mod strict;
 mod surrogates;
 
 use std::fmt;
@@ -27,7 +28,7 @@ pub(crate) use session_bodies::SessionBodies;
 pub use session_body::SessionBody;
 
 use crate::model::TurnRequest;
-use crate::settings::ModelSettings;
+use crate::settings::{ModelSettings, ReasoningEffort};
 
 /// The API that a server implements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,7 +99,7 @@ pub struct WireCodec {
     pub wire: Wire,
     /// The provider's name for the model.
     pub model: String,
-    /// Whether this is OpenAI itself, which needs a few fields that compatible servers do not know.
+    /// Whether this is OpenAI or Anthropic itself, which know a few fields that compatible servers do not.
     pub official: bool,
     /// Whether the model returns encrypted reasoning that must be sent back.
     pub reasoning: bool,
@@ -136,6 +137,12 @@ impl WireCodec {
         }
     }
 
+    /// Returns the reasoning effort to ask for; `None` for models that would refuse the field.
+    fn effort(&self, request: &TurnRequest<'_>) -> Option<ReasoningEffort> {
+        let refuses = WITHOUT_EFFORT.iter().any(|model| self.model.starts_with(model));
+        request.effort.filter(|_| self.reasoning && !refuses)
+    }
+
     /// Wraps opaque content that must be sent back, labelled with its model.
     fn seal(&self, content: Vec<Value>) -> Value {
         json!({ "wire": self.wire.as_str(), "model": self.model, "content": content })
@@ -149,6 +156,9 @@ impl WireCodec {
         ours.then(|| opaque.get("content")?.as_array().map(Vec::as_slice)).flatten()
     }
 }
+
+/// Models that reason and refuse the field for the effort, by the beginning of their names.
+const WITHOUT_EFFORT: [&str; 3] = ["claude-3", "claude-haiku-4", "claude-sonnet-4-5"];
 
 /// The replacement for an answer without text, because APIs refuse an empty turn.
 const SILENCE: &str = "(no answer)";

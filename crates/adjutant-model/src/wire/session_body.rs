@@ -41,9 +41,8 @@ impl SessionBody {
         out.truncate(self.stable);
         // Withdrawn tools stay listed, because the history refers to them and removing them would invalidate
         // the cache.
-        let withdrawn = request.tools.is_empty() && self.preamble.1 > 0;
-        let tools = if withdrawn { self.preamble.1 } else { request.tools.len() };
-        let preamble = (request.system.len(), tools);
+        let withdrawn = !request.may_call_tools && !request.tools.is_empty();
+        let preamble = (request.system.len(), request.tools.len());
         if out.is_empty() || preamble != self.preamble || request.messages.len() < self.messages {
             out.clear();
             *self = Self { preamble, ..Self::default() };

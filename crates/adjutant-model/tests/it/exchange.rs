@@ -44,7 +44,9 @@ async fn ask(model: &dyn Model, number: u8) -> AttemptResult {
         system: "Be brief.",
         messages: &messages,
         tools: &[],
+        may_call_tools: true,
         max_output: 100,
+        effort: None,
         context_tokens: 10,
     };
     model.turn(request, &mut |_: TurnProgress<'_>| {}).await

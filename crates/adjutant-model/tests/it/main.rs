@@ -15,4 +15,5 @@ mod rig;
 mod selection;
 mod server;
 mod streams;
+mod strict;
 mod turns;

@@ -28,7 +28,9 @@ fn request<'a>(messages: &'a [Message], tools: &'a [ToolSpec], max_output: u64) 
         system: "Be brief.",
         messages,
         tools,
+        may_call_tools: true,
         max_output,
+        effort: None,
         context_tokens: 0,
     }
 }
@@ -148,14 +150,16 @@ fn gemini_requests_return_signatures_on_the_same_parts() {
 #[test]
 fn settings_are_written_in_the_form_of_each_api() {
     let settings = ModelSettings {
-        effort: Some(ReasoningEffort::High),
+        effort: None,
         format: Some(OutputFormat { name: "report".into(), schema: json!({"type":"object"}) }),
     };
     let messages = [user("Hi")];
     let tails = Wire::ALL.map(|wire| {
         let codec = WireCodec { settings: settings.clone(), official: true, ..codec(wire) };
+        let asked =
+            TurnRequest { effort: Some(ReasoningEffort::High), ..request(&messages, &[], 100) };
         let mut kept = SessionBody::default();
-        let body = codec.encode(&mut kept, &request(&messages, &[], 100)).to_vec();
+        let body = codec.encode(&mut kept, &asked).to_vec();
         let tail = String::from_utf8(body[kept.stable_len()..].to_vec()).unwrap();
         format!("{wire}: {tail}")
     });
@@ -165,6 +169,26 @@ fn settings_are_written_in_the_form_of_each_api() {
     responses: ],"max_output_tokens":100,"reasoning":{"effort":"high"},"text":{"format":{"type":"json_schema","name":"report","strict":true,"schema":{"type":"object"}}},"prompt_cache_key":"sess_1735460684_aaaaaa"}
     gemini: }]}],"generationConfig":{"maxOutputTokens":100,"thinkingConfig":{"thinkingLevel":"high"},"responseMimeType":"application/json","responseJsonSchema":{"type":"object"}}}
     "##);
+}
+
+#[test]
+fn models_that_refuse_an_effort_are_not_asked_for_one() {
+    let messages = [user("Hi")];
+    let asked = TurnRequest { effort: Some(ReasoningEffort::Low), ..request(&messages, &[], 100) };
+    for (wire, model, reasoning, expected) in [
+        (Wire::Anthropic, "claude-opus-5-5", true, true),
+        (Wire::Anthropic, "claude-haiku-4-5-20251001", true, false),
+        (Wire::Anthropic, "claude-sonnet-4-5", true, false),
+        (Wire::Anthropic, "claude-sonnet-4-6", true, true),
+        (Wire::Responses, "gpt-6.1-sol", true, true),
+        (Wire::Chat, "gpt-4.1", false, false),
+        (Wire::Gemini, "gemini-2.5-pro", true, true),
+    ] {
+        let codec = WireCodec { model: model.to_owned(), reasoning, ..codec(wire) };
+        let body = body(&codec, &asked);
+        let is_asked = body.contains("effort") || body.contains("thinking");
+        assert_eq!(is_asked, expected, "{model}: {body}");
+    }
 }
 
 /// Walks through a conversation and passes each request body and the previous one to `check`.
@@ -200,6 +224,27 @@ fn each_request_starts_with_the_previous_one_except_for_its_tail() {
 }
 
 #[test]
+fn cache_markers_and_keys_are_in_each_of_twenty_turns() {
+    for (wire, stream) in recorded() {
+        let (codec, tools) = (WireCodec { official: true, ..codec(wire) }, tools());
+        let (mut kept, mut messages) = (SessionBody::default(), Vec::new());
+        for turn in 0..20 {
+            messages.extend(talk(wire, stream).into_iter().skip(usize::from(turn > 0)));
+            let body = codec.encode(&mut kept, &request(&messages, &tools, 9)).to_vec();
+            let body = String::from_utf8(body).unwrap();
+            let key = r#""prompt_cache_key":"sess_1735460684_aaaaaa"}"#;
+            let found = (body.matches("cache_control").count(), body.ends_with(key));
+            let expected = match wire {
+                Wire::Anthropic => (2, false),
+                Wire::Chat | Wire::Responses => (0, true),
+                Wire::Gemini => (0, false),
+            };
+            assert_eq!(found, expected, "{wire}, turn {turn}");
+        }
+    }
+}
+
+#[test]
 fn a_conversation_encodes_to_the_same_bytes_in_one_step_or_many() {
     // `walk` compares with a fresh body at each step; here a retry and a forgotten past are added.
     for wire in Wire::ALL {
@@ -229,11 +274,14 @@ fn tools_that_are_withdrawn_stay_listed_and_may_not_be_called() {
         let messages = [user("One"), user("Report now.")];
         let mut kept = SessionBody::default();
         codec.encode(&mut kept, &request(&messages[..1], &tools, 9));
-        let last = codec.encode(&mut kept, &request(&messages, &[], 9)).to_vec();
+        let without_calls = TurnRequest { may_call_tools: false, ..request(&messages, &tools, 9) };
+        let last = codec.encode(&mut kept, &without_calls).to_vec();
         let last = String::from_utf8(last).unwrap();
         assert!(last.contains(choice) && last.contains("Glob things."), "{wire}: {last}");
-        let fresh = body(&codec, &request(&messages, &[], 9));
-        assert!(!fresh.contains("none") && !fresh.contains("NONE"), "{wire}: {fresh}");
+        assert_eq!(last, body(&codec, &without_calls), "{wire}: a new process sends the same");
+        let toolless = TurnRequest { may_call_tools: false, ..request(&messages, &[], 9) };
+        let toolless = body(&codec, &toolless);
+        assert!(!toolless.contains("none") && !toolless.contains("NONE"), "{wire}: {toolless}");
     }
 }
 

@@ -54,7 +54,9 @@ impl Child {
             system: "",
             messages: &self.messages,
             tools: &[],
+            may_call_tools: true,
             max_output: 4096,
+            effort: None,
             context_tokens,
         };
         let arrived = &mut self.progress;

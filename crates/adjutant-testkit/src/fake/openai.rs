@@ -250,6 +250,7 @@ pub(super) fn function(node: &Node<'_, '_>) -> CheckResult<()> {
 
 /// Checks the rules of strict schemas: objects are closed and require all they have.
 fn strict_schema(schema: &Node<'_, '_>, name: &str) -> CheckResult<()> {
+    schema.get("items").map(|items| strict_schema(&items, name)).transpose()?;
     let Some(properties) = schema.get("properties") else { return Ok(()) };
     let closed = schema.get("additionalProperties").map(|node| node.value) == Some(&json!(false));
     if !closed {

@@ -100,3 +100,42 @@ fn a_run_without_costs_has_a_table_too() {
     Total: 0 tokens, $0.00
     ");
 }
+
+#[test]
+fn each_turn_shows_the_share_of_its_input_that_was_cached() {
+    let (h, _) = finished();
+    insta::assert_snapshot!(h.turn_costs().render(&h.view(), None), @r"
+                   turn       in  cached  share     out      cost
+    [security]        1   45,000       0     0%   2,100   $0.1665
+    [correctness]     1   23,000       0     0%     890   $0.0824
+                      1   ~4,000       0      -   1,000  ~$0.0270
+    [refactor]        1    1,000       0     0%      50   $0.0037
+                      1    1,000       0     0%      50   $0.0037
+                      1    1,000       0     0%      50   $0.0037
+                      1  190,000       0     0%  12,000     $0.75
+
+    Total: 0% of 261,000 reported input tokens came from the cache
+    ");
+    let mut h = History::new();
+    let [cached] = h.call([("cached", "x")]);
+    h.start(cached);
+    for (input, cache_read) in [(1_000, 0), (200, 1_000), (1, 1_999)] {
+        h.reply(cached, "", vec![], Usage { input, output: 10, cache_read, cache_write: 0 });
+    }
+    insta::assert_snapshot!(h.turn_costs().render(&h.view(), Some(cached)), @r"
+              turn     in  cached  share  out     cost
+    [cached]     1  1,000       0     0%   10  $0.0032
+                 1  1,200   1,000    83%   10  $0.0010
+                 1  2,000   1,999   100%   10  $0.0008
+
+    Total: 71% of 4,200 reported input tokens came from the cache
+    ");
+    let shape = h.turn_costs().json(&h.view(), None);
+    let shares: Vec<Option<f64>> = shape.turns.iter().map(|turn| turn.cached_share).collect();
+    assert_eq!(shares, [Some(0.0), Some(0.833), Some(1.0)]);
+    insta::assert_snapshot!(History::new().turn_costs().render(&History::new().view(), None), @"
+      turn  in  cached  share  out  cost
+
+    Total: no input tokens were reported
+    ");
+}

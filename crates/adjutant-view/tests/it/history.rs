@@ -8,6 +8,7 @@ use adjutant_core::{
     ToolCall, ToolOutput, ToolSet, Usage, Usd,
 };
 use adjutant_view::events::{WireEvent, translate};
+use adjutant_view::turn_costs::TurnCosts;
 use adjutant_view::{RunView, TimedEvent};
 use serde_json::{Value, json};
 
@@ -32,7 +33,13 @@ pub(crate) fn root() -> SessionId {
 
 pub(crate) fn model() -> ModelSpec {
     let price = Price { input: 3.0, output: 15.0, cache_read: 0.3, cache_write: 3.75 };
-    ModelSpec { name: "acme/large".into(), window: 200_000, max_output: 8_192, price: Some(price) }
+    ModelSpec {
+        name: "acme/large".into(),
+        window: 200_000,
+        max_output: 8_192,
+        price: Some(price),
+        effort: None,
+    }
 }
 
 /// A label of any length and content, as a journal written by another program might contain.
@@ -129,6 +136,12 @@ impl History {
 
     pub(crate) fn view(&self) -> RunView {
         RunView::of(self.entries())
+    }
+
+    pub(crate) fn turn_costs(&self) -> TurnCosts {
+        let mut costs = TurnCosts::default();
+        self.events().for_each(|event| costs.apply(event));
+        costs
     }
 
     pub(crate) fn session(&mut self) -> SessionId {

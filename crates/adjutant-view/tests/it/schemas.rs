@@ -246,6 +246,7 @@ fn a_report_on_stories_fits_its_schema() {
 #[test]
 fn cost_fits_its_schema() {
     assert_fits("cost", cost::json(&everything().view(), None));
+    assert_fits("cost", everything().turn_costs().json(&everything().view(), None));
     assert_fits("cost", cost::json(&RunView::default(), None));
     assert_fits("cost", cost::json(&stories().view(), None));
 }

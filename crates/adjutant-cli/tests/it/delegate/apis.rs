@@ -127,6 +127,29 @@ fn the_reasoning_effort_reaches_every_api() {
 }
 
 #[test]
+fn the_effort_of_an_agent_goes_before_that_of_its_model_and_a_project_only_lowers_it() {
+    for (user, project, expected) in [
+        ("scout = \"medium\"", "", "medium"),
+        ("scout = \"medium\"", "scout = \"max\"", "medium"),
+        ("lead = \"max\"", "scout = \"low\"", "low"),
+    ] {
+        let rig = Rig::new();
+        rig.write(".adjutant/config.toml", format!("[effort]\n{project}\n"));
+        let server = Server::start(Api::Anthropic, Script::new().on("Think", [Turn::says("Hm.")]));
+        let args = ["delegate", "-t", "a=Think", "--yes", "--model", "fake/priced"];
+        let call = server.call(&rig, &args);
+        with_effort(&rig, "high");
+        let config = rig.home().join(".config/adjutant/config.toml");
+        let text = std::fs::read_to_string(&config).unwrap();
+        std::fs::write(&config, format!("{text}\n[effort]\n{user}\n")).unwrap();
+        let output = call.run();
+        assert_eq!(output.code, 0, "{output}");
+        let body = server.stop()[0].json();
+        assert_eq!(body["output_config"]["effort"], expected, "{user}, {project}");
+    }
+}
+
+#[test]
 fn an_unknown_effort_is_reported_before_anything_starts() {
     let rig = Rig::new();
     let server = Server::start(Api::Chat, Script::new());

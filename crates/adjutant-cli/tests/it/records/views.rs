@@ -202,6 +202,19 @@ fn cost_is_own_and_inclusive_by_agent_and_by_model() {
         --- stderr ---
         [exit 0]
     ");
+    insta::assert_snapshot!(rig.run(["cost", "--turns"]), @"
+                  turn     in  cached  share  out     cost
+        [reader]     1  1,000       0     0%   50  $0.0037
+                     2  1,200       0     0%   60  $0.0045
+        [echo]       1    500       0     0%   20  $0.0018
+
+        Total: 0% of 2,700 reported input tokens came from the cache
+        --- stderr ---
+        [exit 0]
+    ");
+    let json = rig.run(["cost", "--turns", "--json"]).json();
+    assert_fits("cost", &json);
+    assert_eq!(json["turns"].as_array().unwrap().len(), 3);
     let json = rig.run(["cost", "--json"]).json();
     assert_fits("cost", &json);
     // One fold: what the table sums is what the results say.

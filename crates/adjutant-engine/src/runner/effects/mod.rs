@@ -20,7 +20,8 @@ use adjutant_core::budget::BudgetAmount;
 use adjutant_core::schema::{CallLimits, DelegateCall, ReturnFormat, TASK, TaskCall, TaskSpec};
 use adjutant_core::{
     AgentName, AttemptError, AttemptResult, Brief, Command, Conversation, DelegationOrigin, Event,
-    Label, ModelErrorKind, ModelSpec, Policy, RunId, SessionId, ToolCall, ToolOutput, ToolSpec,
+    Label, ModelErrorKind, ModelSpec, Policy, ReasoningEffort, RunId, SessionId, ToolCall,
+    ToolOutput, ToolSpec,
 };
 use adjutant_formats::contract::{
     ArtifactFileState, ReturnContract, claims_changed_files, validate,
@@ -181,11 +182,13 @@ pub(crate) struct ModelCallRequest {
     pub(crate) turn: u32,
     pub(crate) attempt: u32,
     pub(crate) max_output: u64,
+    pub(crate) effort: Option<ReasoningEffort>,
     pub(crate) context_tokens: u64,
     pub(crate) agent: AgentName,
     pub(crate) label: Label,
     pub(crate) system: Arc<str>,
     pub(crate) tools: Arc<[ToolSpec]>,
+    pub(crate) may_call_tools: bool,
     pub(crate) conversation: Arc<Conversation>,
     pub(crate) model: Arc<dyn Model>,
 }
@@ -259,7 +262,9 @@ async fn call_model(call: ModelCallRequest, signals: mpsc::Sender<SessionSignal>
         system: &call.system,
         messages: call.conversation.messages(),
         tools: &call.tools,
+        may_call_tools: call.may_call_tools,
         max_output: call.max_output,
+        effort: call.effort,
         context_tokens: call.context_tokens,
     };
     let (mut unsaid, mut waited) = (0, false);

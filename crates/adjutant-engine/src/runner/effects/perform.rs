@@ -428,11 +428,13 @@ impl Runner {
             turn,
             attempt,
             max_output,
+            effort: spec.effort,
             context_tokens,
             agent: node.agent.clone(),
             label: node.label.clone(),
             system,
-            tools: preamble.offered_tools(with_tools, &node.rights.usable_tools()),
+            tools: preamble.offered_tools(&node.rights.usable_tools()),
+            may_call_tools: with_tools,
             conversation: self.conversations.get(&session).cloned().unwrap_or_default(),
             model: brief_builder.models.get(&spec.name),
         };
@@ -462,11 +464,8 @@ pub(crate) fn message(label: &str, session: SessionId) -> String {
 }
 
 impl AgentPreamble {
-    /// Returns the tools to offer: none in the last turn, otherwise those of the definition that are granted.
-    fn offered_tools(&self, with_tools: bool, usable: &ToolSet) -> Arc<[ToolSpec]> {
-        if !with_tools {
-            return Arc::default();
-        }
+    /// Returns the tools to offer: those of the definition that are granted.
+    fn offered_tools(&self, usable: &ToolSet) -> Arc<[ToolSpec]> {
         let delegates = usable.contains(DELEGATE) || usable.contains(TASK);
         let tools = if delegates { &self.tools } else { &self.tools_to_work };
         // The Return tool needs no right.

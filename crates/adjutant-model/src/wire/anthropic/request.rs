@@ -10,7 +10,7 @@ use super::super::json::{arguments, field, key, raw, separate, text, value};
 use super::super::session_body::OpenMessage;
 use super::super::{NOTHING, SILENCE, WireCodec};
 use crate::model::TurnRequest;
-use crate::settings::{ModelSettings, ReasoningEffort};
+use crate::settings::{OutputFormat, ReasoningEffort};
 
 const MARKER: &str = r#","cache_control":{"type":"ephemeral"}"#;
 
@@ -31,8 +31,12 @@ pub(in super::super) fn open(codec: &WireCodec, out: &mut Vec<u8>, request: &Tur
             out.push(b'{');
             field(out, "name", &tool.name);
             field(out, "description", &tool.description);
+            let strict = codec.strict_schema(tool);
             key(out, "input_schema");
-            value(out, &tool.schema);
+            value(out, strict.as_ref().unwrap_or(&tool.schema));
+            if strict.is_some() {
+                raw(out, r#","strict":true"#);
+            }
             // The marker on the system prompt covers the tools before it; without a system prompt the tools
             // need their own.
             if request.system.is_empty() && place + 1 == request.tools.len() {
@@ -136,33 +140,28 @@ pub(in super::super) fn close(
     if withdrawn {
         raw(out, r#","tool_choice":{"type":"none"}"#);
     }
-    output_config(out, &codec.settings);
+    output_config(out, codec.effort(request), codec.settings.format.as_ref());
     out.push(b'}');
 }
 
-fn output_config(out: &mut Vec<u8>, settings: &ModelSettings) {
-    if settings.effort.is_none() && settings.format.is_none() {
+fn output_config(
+    out: &mut Vec<u8>,
+    effort: Option<ReasoningEffort>,
+    format: Option<&OutputFormat>,
+) {
+    if effort.is_none() && format.is_none() {
         return;
     }
     raw(out, r#","output_config":{"#);
-    if let Some(effort) = settings.effort {
+    if let Some(effort) = effort {
         key(out, "effort");
-        text(out, word(effort));
+        text(out, effort.as_str());
     }
-    if let Some(format) = &settings.format {
+    if let Some(format) = format {
         key(out, "format");
         raw(out, r#"{"type":"json_schema","schema":"#);
         value(out, &format.schema);
         out.push(b'}');
     }
     out.push(b'}');
-}
-
-const fn word(effort: ReasoningEffort) -> &'static str {
-    match effort {
-        ReasoningEffort::Low => "low",
-        ReasoningEffort::Medium => "medium",
-        ReasoningEffort::High => "high",
-        ReasoningEffort::Max => "max",
-    }
 }

@@ -21,8 +21,12 @@ pub(in super::super) fn open(codec: &WireCodec, out: &mut Vec<u8>, request: &Tur
             raw(out, r#"{"type":"function","function":{"#);
             field(out, "name", &tool.name);
             field(out, "description", &tool.description);
+            let strict = codec.strict_schema(tool);
             key(out, "parameters");
-            value(out, &tool.schema);
+            value(out, strict.as_ref().unwrap_or(&tool.schema));
+            if strict.is_some() {
+                raw(out, r#","strict":true"#);
+            }
             raw(out, "}}");
         }
         out.push(b']');
@@ -97,7 +101,7 @@ pub(in super::super) fn close(
     if withdrawn {
         raw(out, r#","tool_choice":"none""#);
     }
-    if let Some(effort) = codec.settings.effort {
+    if let Some(effort) = codec.effort(request) {
         field(out, "reasoning_effort", word(effort));
     }
     if let Some(format) = &codec.settings.format {

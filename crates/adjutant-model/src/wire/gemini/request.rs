@@ -154,7 +154,7 @@ pub(in super::super) fn close(
     }
     raw(out, r#","generationConfig":{"maxOutputTokens":"#);
     raw(out, &request.max_output.to_string());
-    if let Some(effort) = codec.settings.effort {
+    if let Some(effort) = codec.effort(request) {
         raw(out, r#","thinkingConfig":{"#);
         // Older models have a token budget instead of levels.
         if !codec.signs_calls() {

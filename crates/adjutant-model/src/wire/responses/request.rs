@@ -27,10 +27,12 @@ pub(in super::super) fn open(codec: &WireCodec, out: &mut Vec<u8>, request: &Tur
             raw(out, r#"{"type":"function""#);
             field(out, "name", &tool.name);
             field(out, "description", &tool.description);
+            let strict = codec.strict_schema(tool);
             key(out, "parameters");
-            value(out, &tool.schema);
-            // Our schemas have optional fields, which strict mode does not allow.
-            raw(out, r#","strict":false}"#);
+            value(out, strict.as_ref().unwrap_or(&tool.schema));
+            // Without this field the API tries to make every schema strict.
+            key(out, "strict");
+            raw(out, if strict.is_some() { "true}" } else { "false}" });
         }
         out.push(b']');
     }
@@ -108,7 +110,7 @@ pub(in super::super) fn close(
     if withdrawn {
         raw(out, r#","tool_choice":"none""#);
     }
-    if let Some(effort) = codec.settings.effort {
+    if let Some(effort) = codec.effort(request) {
         raw(out, r#","reasoning":{"#);
         field(out, "effort", word(effort));
         out.push(b'}');

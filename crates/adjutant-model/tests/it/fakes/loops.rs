@@ -354,7 +354,7 @@ async fn tools_that_are_withdrawn_stay_listed_and_are_forbidden() {
         let mut agent = Agent::new(fake.model(), 1);
         let reply = agent.ask().await;
         agent.answer(&reply);
-        agent.tools.clear();
+        agent.may_call_tools = false;
         agent.says("Report now.");
         agent.ask().await;
         let body = fake.requests()[1].json();

@@ -24,6 +24,7 @@ struct Agent {
     attempt: u32,
     messages: Vec<Message>,
     tools: Vec<ToolSpec>,
+    may_call_tools: bool,
     /// The text that arrived while turns ran.
     heard: String,
     /// The bytes of what is not shown.
@@ -46,6 +47,7 @@ impl Agent {
             attempt: 1,
             messages: vec![Message::User { content: format!("Look around, agent {number}.") }],
             tools: vec![ToolSpec { name, description, schema }],
+            may_call_tools: true,
             heard: String::new(),
             hidden: 0,
         }
@@ -62,7 +64,9 @@ impl Agent {
             system: "You look around.",
             messages: &self.messages,
             tools: &self.tools,
+            may_call_tools: self.may_call_tools,
             max_output: 1_000,
+            effort: self.model.spec().effort,
             context_tokens: 100,
         };
         self.attempt += 1;

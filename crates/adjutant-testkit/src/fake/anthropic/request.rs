@@ -137,9 +137,32 @@ fn tools(root: &Node<'_, '_>, markers: &mut usize) -> CheckResult<bool> {
         let schema = tool.required("input_schema")?;
         schema.map()?;
         schema.required("type")?.choice(&["object"])?;
+        if tool.get("strict").is_some_and(|flag| flag.value == true) {
+            strict_schema(&schema)?;
+        }
         *markers += blocks::cache_control(&tool)?;
     }
     Ok(!names.is_empty())
+}
+
+/// Checks the rules of strict schemas: objects are closed, and lengths are not limited.
+fn strict_schema(schema: &Node<'_, '_>) -> CheckResult<()> {
+    for keyword in ["minLength", "maxLength"] {
+        if schema.get(keyword).is_some() {
+            return schema
+                .fail(format!("For 'string' type, property '{keyword}' is not supported"));
+        }
+    }
+    schema.get("items").map(|items| strict_schema(&items)).transpose()?;
+    let Some(properties) = schema.get("properties") else { return Ok(()) };
+    if schema.get("additionalProperties").is_none_or(|node| node.value != false) {
+        return schema
+            .fail("For 'object' type, 'additionalProperties' must be explicitly set to false");
+    }
+    for key in properties.map()?.keys() {
+        strict_schema(&properties.required(key)?)?;
+    }
+    Ok(())
 }
 
 /// Reads the thinking configuration and says whether it has a budget.
