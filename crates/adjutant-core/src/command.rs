@@ -22,7 +22,7 @@ use crate::story::{AnswerMarkers, RejectedMarker, StoryAssignment, VerifyResult}
 use crate::verify::VerifyFacts;
 use crate::web_host::HostSet;
 use crate::workspace::{KeptWork, MergedWork, OwnWorkspace, WorkspaceFailure, WorkspaceTerms};
-use crate::write::{ContentChange, WriteFinding, WriteScope};
+use crate::write::{WriteFinding, WriteIntent, WriteScope};
 use adjutant_formats::contract::ArtifactFileState;
 
 /// A request, or a report about an effect, that `Tree::decide` judges.
@@ -112,8 +112,8 @@ pub enum Command {
     DenyDomain { host: String, reason: String },
     /// Records a tool's result.
     TakeOutput { session: SessionId, turn: u32, call: u32, output: ToolOutput },
-    /// Records the file change that a tool is about to make.
-    PrepareWrite { session: SessionId, turn: u32, call: u32, change: ContentChange },
+    /// Records the file changes that a tool is about to make.
+    PrepareWrite { session: SessionId, turn: u32, call: u32, intent: WriteIntent },
     /// Judges a result against the contract: the arguments of `Return` call number `call`, or the
     /// last answer if absent. `artifacts` says what the engine found at the named paths; `changed`
     /// are the files that differ from the base, if the engine compared them.
@@ -184,7 +184,7 @@ pub struct ResumeOptions {
     pub handovers: BTreeMap<SessionId, String>,
     /// Whether interrupted writes were applied, by session and call number; found by comparing the
     /// files.
-    pub write_findings: BTreeMap<(SessionId, u32), WriteFinding>,
+    pub write_findings: BTreeMap<(SessionId, u32), Vec<WriteFinding>>,
     /// New terms for agents that write in workspaces of their own.
     pub terms: Option<WorkspaceTerms>,
     /// New limits; only keys that may be set on resume count.
@@ -212,14 +212,14 @@ pub enum Effect {
     Tool { session: SessionId, turn: u32, index: u32, call: ToolCall },
     /// Computes what a write would change, without changing anything.
     PrepareWrite { session: SessionId, turn: u32, index: u32, call: ToolCall, writes: WriteScope },
-    /// Makes exactly the recorded change.
+    /// Makes exactly the recorded changes.
     Write {
         session: SessionId,
         turn: u32,
         index: u32,
         call: ToolCall,
         writes: WriteScope,
-        change: ContentChange,
+        intent: WriteIntent,
     },
     /// Fetches a page from `host`, following redirects only to `hosts`.
     Fetch {

@@ -71,10 +71,12 @@ impl RecordedChanges {
             };
             self.spaces.insert(*session, elsewhere);
         }
-        if let Event::WritePrepared { session, call, change } = event {
+        if let Event::WritePrepared { session, call, intent } = event {
             // Paths in a workspace are not files of the user's tree.
             if !self.is_in_workspace(*session) {
-                self.add(Some((*session, *call)), change);
+                for change in intent.changes() {
+                    self.add(Some((*session, *call)), change);
+                }
             }
         }
         if let Event::Undone { change } = event {
@@ -96,10 +98,13 @@ impl RecordedChanges {
         self.changes.push(recorded);
     }
 
-    /// Call numbers restart with each turn, so a result belongs to the latest change that has none.
+    /// Call numbers restart with each turn, so a result belongs to the latest changes that have none. Those of one
+    /// call stand together.
     fn answer(&mut self, by: (SessionId, u32), is_error: bool) {
-        let mut latest = self.changes.iter_mut().rev();
-        if let Some(recorded) = latest.find(|it| it.by == Some(by) && !it.answered) {
+        let is_open = |it: &&mut RecordedChange| it.by == Some(by) && !it.answered;
+        let latest =
+            self.changes.iter_mut().rev().skip_while(|it| !is_open(it)).take_while(is_open);
+        for recorded in latest {
             recorded.answered = true;
             recorded.is_doubtful = is_error;
         }
@@ -204,7 +209,7 @@ mod tests {
                 continue;
             }
             let session = if by == "1" { ONE } else { TWO }.parse().unwrap();
-            changes.fold(&Event::WritePrepared { session, call: 0, change });
+            changes.fold(&Event::WritePrepared { session, call: 0, intent: change.into() });
             let output = ToolOutput { is_error: failed, ..ToolOutput::default() };
             changes.fold(&Event::ToolReturned { session, call: 0, output });
         }
@@ -269,7 +274,7 @@ mod tests {
         let mut all = RecordedChanges::default();
         all.fold(&Event::SpaceMade { session: one, space: space() });
         for session in [one, two] {
-            all.fold(&Event::WritePrepared { session, call: 0, change: change("a", "b") });
+            all.fold(&Event::WritePrepared { session, call: 0, intent: change("a", "b").into() });
         }
         assert_eq!(all.paths(Some(one)).len(), 0);
         assert_eq!(all.paths(Some(two)).len(), 1);

@@ -123,6 +123,17 @@ pub struct ContentChange {
     pub after: Option<String>,
 }
 
+/// What one call is about to write: one file, or all files of a patch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WriteIntent {
+    /// The first change.
+    #[serde(flatten)]
+    pub change: ContentChange,
+    /// The changes of other files, in the order in which they are written.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<ContentChange>,
+}
+
 /// Whether an interrupted write was applied, judged by the file's current content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteFinding {
@@ -148,11 +159,10 @@ impl ContentChange {
         }
     }
 
-    /// Returns the tool result that the agent gets for an interrupted write.
-    #[must_use]
-    pub(crate) fn interrupted_result(&self, looked: WriteFinding) -> ToolOutput {
+    /// Says what is known about this change after an interruption.
+    fn interrupted_text(&self, looked: WriteFinding) -> String {
         let path = &self.path;
-        let words = match looked {
+        match looked {
             WriteFinding::Applied => {
                 format!("Interrupted, but it was done: `{path}` has the content you wanted.")
             }
@@ -164,10 +174,44 @@ impl ContentChange {
                 "Interrupted, outcome unknown: `{path}` is neither as it was nor as you wanted it, and \
                  the call was not repeated. Read it before you write it again."
             ),
-        };
-        let happened = looked == WriteFinding::Applied;
-        let touched = if happened { vec![path.clone()] } else { Vec::new() };
-        ToolOutput { content: words, is_error: !happened, touched, ..ToolOutput::default() }
+        }
+    }
+}
+
+impl From<ContentChange> for WriteIntent {
+    fn from(change: ContentChange) -> Self {
+        Self { change, others: Vec::new() }
+    }
+}
+
+impl WriteIntent {
+    /// Makes an intent of several changes; `None` if there are none.
+    #[must_use]
+    pub fn of(changes: Vec<ContentChange>) -> Option<Self> {
+        let mut changes = changes.into_iter();
+        let change = changes.next()?;
+        Some(Self { change, others: changes.collect() })
+    }
+
+    /// Returns all changes, in the order in which they are made.
+    pub fn changes(&self) -> impl Iterator<Item = &ContentChange> {
+        std::iter::once(&self.change).chain(&self.others)
+    }
+
+    /// Returns the tool result that the agent gets for an interrupted write, given what was found for each file.
+    #[must_use]
+    pub(crate) fn interrupted_result(&self, looked: &[WriteFinding]) -> ToolOutput {
+        let looked = looked.iter().copied().chain(std::iter::repeat(WriteFinding::Unknown));
+        let (mut words, mut touched, mut is_error) = (Vec::new(), Vec::new(), false);
+        for (change, found) in self.changes().zip(looked) {
+            words.push(change.interrupted_text(found));
+            if found == WriteFinding::Applied {
+                touched.push(change.path.clone());
+            } else {
+                is_error = true;
+            }
+        }
+        ToolOutput { content: words.join("\n"), is_error, touched, ..ToolOutput::default() }
     }
 }
 

@@ -1,12 +1,12 @@
 //! Reads the arguments of a tool call: lenient about types, strict about names.
 //!
 //! Numbers and booleans may be strings, `null` means absent, and argument names of other well-known tools are
-//! accepted. Anything else is an error that tells the model what to write.
-//! Each tool lists its arguments as [`ArgumentNames`]: the name of one argument and its aliases.
+//! accepted ([`adjutant_core::tool_call`] has the table). Anything else is an error that tells the model what to write.
 
+use adjutant_core::tool_call::{CanonicalArguments, PATCH, arguments_of, canonical};
 use adjutant_formats::excerpt::excerpt;
 use adjutant_formats::fields::{FieldContent, FieldProblem, FieldReader, FieldValue};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::ToolName;
 
@@ -15,50 +15,39 @@ use crate::ToolName;
 #[error("{0}")]
 pub(crate) struct ToolArgumentError(pub(crate) String);
 
-/// The name and the aliases of one argument of a tool.
-pub(crate) struct ArgumentNames {
-    pub(crate) name: &'static str,
-    pub(crate) aliases: &'static [&'static str],
-}
-
-impl ArgumentNames {
-    pub(crate) const fn new(name: &'static str, aliases: &'static [&'static str]) -> Self {
-        Self { name, aliases }
-    }
-
-    fn spellings(&self) -> impl Iterator<Item = &'static str> {
-        std::iter::once(self.name).chain(self.aliases.iter().copied())
-    }
-}
-
 /// The arguments of a tool call.
-pub(crate) struct CallArguments<'call> {
-    /// `None` for a call without arguments.
-    reader: Option<FieldReader<'call>>,
-    fields: &'static [ArgumentNames],
+pub(crate) struct CallArguments {
+    given: Map<String, Value>,
 }
 
-impl<'call> CallArguments<'call> {
-    /// Wraps the arguments of a call; rejects names that are not in `fields`.
-    pub(crate) fn new(
-        tool: ToolName,
-        value: &'call Value,
-        fields: &'static [ArgumentNames],
-    ) -> Result<Self, ToolArgumentError> {
-        if value.is_null() {
-            return Ok(Self { reader: None, fields });
-        }
-        let reader = FieldReader::new(value.into(), "")
-            .map_err(|problem| ToolArgumentError(format!("arguments {problem}")))?;
-        let spellings: Vec<&str> = fields.iter().flat_map(ArgumentNames::spellings).collect();
-        if let Some(unknown) = reader.unknown(&spellings).first() {
-            let known: Vec<_> = fields.iter().map(|field| format!("`{}`", field.name)).collect();
-            let (name, known) = (brief(&unknown.name), known.join(", "));
+impl CallArguments {
+    /// Reads the arguments of a call; rejects names that the tool does not know.
+    pub(crate) fn new(tool: ToolName, value: &Value) -> Result<Self, ToolArgumentError> {
+        let given = match value {
+            Value::Null => return Ok(Self { given: Map::new() }),
+            Value::Object(given) => given,
+            Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+                let problem = FieldReader::new(value.into(), "").err();
+                let problem = problem.map(|problem| problem.to_string()).unwrap_or_default();
+                return Err(ToolArgumentError(format!("arguments {problem}")));
+            }
+        };
+        let Some(known) = arguments_of(tool.as_str()) else {
+            return Ok(Self { given: given.clone() });
+        };
+        let CanonicalArguments { arguments, .. } =
+            canonical(known, given).map_err(ToolArgumentError)?;
+        let is_known = |name: &str| known.arguments.iter().any(|argument| argument.name == name);
+        if let Some(unknown) = arguments.keys().find(|name| !is_known(name)) {
+            // A patch is accepted, but not offered.
+            let offered = known.arguments.iter().filter(|argument| argument.name != PATCH);
+            let offered: Vec<_> = offered.map(|argument| format!("`{}`", argument.name)).collect();
+            let (name, offered) = (brief(unknown), offered.join(", "));
             return Err(ToolArgumentError(format!(
-                "unknown argument `{name}`; {tool} takes {known}"
+                "unknown argument `{name}`; {tool} takes {offered}"
             )));
         }
-        Ok(Self { reader: Some(reader), fields })
+        Ok(Self { given: arguments })
     }
 
     /// Returns a required, non-empty string.
@@ -102,17 +91,30 @@ impl<'call> CallArguments<'call> {
         Ok(is_on?.unwrap_or(false))
     }
 
-    /// Reads an argument by the first of its names that is given.
+    /// Returns the items of a list, if given.
+    pub(crate) fn list(&self, name: &'static str) -> Result<Option<&[Value]>, ToolArgumentError> {
+        match self.given.get(name) {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::Array(items)) => Ok(Some(items)),
+            Some(_) => Err(ToolArgumentError(format!("`{name}` must be a list"))),
+        }
+    }
+
+    /// Says whether an argument was given.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.given.get(name).is_some_and(|value| !value.is_null())
+    }
+
     fn read<T>(
         &self,
         name: &'static str,
-        convert: impl FnOnce(FieldValue<'call>) -> Result<T, FieldProblem>,
+        convert: impl FnOnce(FieldValue<'_>) -> Result<T, FieldProblem>,
     ) -> Result<Option<T>, ToolArgumentError> {
-        let field = self.fields.iter().find(|field| field.name == name);
-        let (Some(reader), Some(field)) = (&self.reader, field) else { return Ok(None) };
-        let given = field.spellings().find(|spelling| reader.non_null(spelling).is_some());
-        let read = given.map(|spelling| reader.optional(spelling, convert)).transpose();
-        Ok(read.map_err(|fault| ToolArgumentError(fault.to_string()))?.flatten())
+        let Some(value) = self.given.get(name).filter(|value| !value.is_null()) else {
+            return Ok(None);
+        };
+        let read = convert(value.into());
+        read.map(Some).map_err(|problem| ToolArgumentError(format!("`{name}` {problem}")))
     }
 }
 

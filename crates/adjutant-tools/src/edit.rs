@@ -1,12 +1,22 @@
 //! Replaces exact text in a file's content, or explains why that is not possible. Pure.
 
+use std::collections::{BTreeMap, HashMap};
+
 use adjutant_core::numbers::grouped;
+
+use crate::output::count;
 
 /// The maximum number of lines compared when searching for similar ones.
 const COMPARED_LINES: usize = 20_000;
 
 /// The maximum number of bytes of a line that are compared and shown.
 const COMPARED_BYTES: usize = 200;
+
+/// The maximum number of differing lines that are described.
+const SHOWN_DIFFERENCES: usize = 10;
+
+/// The maximum number of equal lines that are considered when a place is searched.
+const COMPARED_PLACES: usize = 8;
 
 /// The maximum number of line numbers listed in a message.
 const NAMED: usize = 10;
@@ -81,17 +91,117 @@ fn not_found(text: &str, old: &str) -> String {
     let Some(wanted) = old.lines().map(str::trim).find(|line| !line.is_empty()) else {
         return "`old_string` was not found; it is blank, so give text beside it".to_owned();
     };
-    let near = near_lines(text, wanted);
+    let near = near_lines(text.lines(), wanted);
     if near.is_empty() {
         return "`old_string` was not found, nor any line like its first; read the file again"
             .to_owned();
     }
     let shown: Vec<String> =
         near.iter().map(|(number, line)| format!("{number}: {:?}", short(line))).collect();
+    let differs = what_differs(text, old).map(|it| format!(". {it}")).unwrap_or_default();
     format!(
-        "`old_string` was not found; it must match exactly, spaces and line ends included. Lines like its first: {}",
+        "`old_string` was not found; it must match exactly, spaces and line ends included. Lines like its first: {}{differs}",
         shown.join("; ")
     )
+}
+
+/// Compares each line of a text that was not found with the lines of the file that are most like it, and says what
+/// differs. Returns `None` if no place in the file is like it.
+pub(crate) fn what_differs(text: &str, old: &str) -> Option<String> {
+    let lines: Vec<&str> = text.lines().take(COMPARED_LINES).collect();
+    let wanted: Vec<&str> = old.lines().take(COMPARED_LINES).collect();
+    let start = most_alike(&lines, &wanted)?;
+    let mut differences = Vec::new();
+    for (index, line) in wanted.iter().enumerate() {
+        let place = start + i64::try_from(index).ok()?;
+        let held = usize::try_from(place).ok().and_then(|place| lines.get(place));
+        match held {
+            Some(held) if held == line => {}
+            Some(held) => {
+                differences.push(format!("line {}: {}", place + 1, difference(held, line)))
+            }
+            None => differences.push(format!("{:?} is beyond the end of the file", short(line))),
+        }
+    }
+    let equal = wanted.len() - differences.len();
+    let more = differences.len().saturating_sub(SHOWN_DIFFERENCES);
+    differences.truncate(SHOWN_DIFFERENCES);
+    let more = if more > 0 { format!("; {more} more lines differ") } else { String::new() };
+    let first = (start + 1).max(1);
+    let last = start + i64::try_from(wanted.len()).ok()?;
+    Some(format!(
+        "Compared with lines {first} to {last}, {equal} of {} lines are equal; {}{more}",
+        wanted.len(),
+        differences.join("; ")
+    ))
+}
+
+/// Returns the line index at which most lines of `wanted` stand, without regard to spaces and case.
+fn most_alike(lines: &[&str], wanted: &[&str]) -> Option<i64> {
+    let mut places: HashMap<String, Vec<usize>> = HashMap::new();
+    for (at, line) in lines.iter().enumerate() {
+        let known = places.entry(without_spacing(line)).or_default();
+        // Lines that stand everywhere, such as a lone brace, say nothing about the place.
+        if known.len() < COMPARED_PLACES {
+            known.push(at);
+        }
+    }
+    let mut votes: BTreeMap<i64, usize> = BTreeMap::new();
+    for (index, line) in wanted.iter().enumerate() {
+        let key = without_spacing(line);
+        for at in places.get(&key).into_iter().flatten().filter(|_| !key.is_empty()) {
+            *votes.entry(i64::try_from(*at).ok()? - i64::try_from(index).ok()?).or_default() += 1;
+        }
+    }
+    let best = votes.iter().max_by_key(|(start, votes)| (**votes, std::cmp::Reverse(**start)));
+    if let Some((start, _)) = best {
+        return Some(*start);
+    }
+    let (index, line) = wanted.iter().enumerate().find(|(_, line)| !line.trim().is_empty())?;
+    let near = near_lines(lines.iter().copied(), line.trim());
+    let best = near.iter().max_by_key(|(number, near)| {
+        (similarity(near.trim(), line.trim()), std::cmp::Reverse(*number))
+    })?;
+    Some(i64::try_from(best.0).ok()? - 1 - i64::try_from(index).ok()?)
+}
+
+fn without_spacing(line: &str) -> String {
+    line.chars().filter(|c| !c.is_whitespace()).flat_map(char::to_lowercase).collect()
+}
+
+/// Says how the line of a file differs from the one that was looked for.
+fn difference(held: &str, wanted: &str) -> String {
+    let (held_text, wanted_text) = (held.trim(), wanted.trim());
+    if held_text != wanted_text {
+        let kind =
+            match (without_spacing(held) == without_spacing(wanted), held_text.to_lowercase()) {
+                (true, lower) if lower == wanted_text.to_lowercase() => {
+                    "upper and lower case differ, the file has"
+                }
+                (true, _) => "spaces within the line differ, the file has",
+                (false, _) => "the file has",
+            };
+        return format!("{kind} {:?}", short(held));
+    }
+    let indents = [held, wanted].map(|line| &line[..line.len() - line.trim_start().len()]);
+    if indents[0] != indents[1] {
+        let [held, wanted] = indents.map(indentation);
+        return format!("the file has {held} before the text, `old_string` {wanted}");
+    }
+    let ends = [held, wanted].map(|line| &line[line.trim_end().len()..]);
+    let [held, wanted] = ends.map(indentation);
+    format!("the file has {held} after the text, `old_string` {wanted}")
+}
+
+/// Describes whitespace: `4 spaces`, `1 tab and 2 spaces`.
+fn indentation(space: &str) -> String {
+    let tabs = space.matches('\t').count();
+    let spaces = space.matches(' ').count();
+    let others = space.chars().count() - tabs - spaces;
+    let kinds = [(tabs, "tab"), (spaces, "space"), (others, "other blank")];
+    let present = kinds.into_iter().filter(|(number, _)| *number > 0);
+    let parts: Vec<String> = present.map(|(number, noun)| count(number, noun)).collect();
+    if parts.is_empty() { "nothing".to_owned() } else { parts.join(" and ") }
 }
 
 /// Removes the line numbers from a text that was copied from Read's output.
@@ -106,9 +216,11 @@ fn without_numbers(old: &str) -> Option<String> {
 }
 
 /// Returns up to three lines that are most similar to `wanted`, in file order.
-fn near_lines<'text>(text: &'text str, wanted: &str) -> Vec<(usize, &'text str)> {
-    let mut scored: Vec<(usize, usize, &str)> = text
-        .lines()
+fn near_lines<'text>(
+    lines: impl Iterator<Item = &'text str>,
+    wanted: &str,
+) -> Vec<(usize, &'text str)> {
+    let mut scored: Vec<(usize, usize, &str)> = lines
         .take(COMPARED_LINES)
         .enumerate()
         .map(|(at, line)| (similarity(line.trim(), wanted), at + 1, line))
@@ -190,6 +302,37 @@ mod tests {
         let many = "x\n".repeat(1_000);
         let why = replace_text(&many, "x", "y", false).unwrap_err();
         assert!(why.contains("1,000 times") && why.contains("10, …"), "{why}");
+    }
+
+    #[test]
+    fn every_line_that_differs_is_described() {
+        let code = "fn main() {\n    let total = 1;\n    Print(total);\n\treturn;  \n}\n";
+        for (old, said) in [
+            (
+                "fn main() {\n\tlet total = 1;\n    print(total);\n\treturn;\n}",
+                "Compared with lines 1 to 5, 2 of 5 lines are equal; line 2: the file has 4 spaces before the text, \
+                 `old_string` 1 tab; line 3: upper and lower case differ, the file has \"    Print(total);\"; line 4: \
+                 the file has 2 spaces after the text, `old_string` nothing",
+            ),
+            (
+                "    let  total = 1;\n    Print(sum);",
+                "Compared with lines 2 to 3, 0 of 2 lines are equal; line 2: spaces within the line differ, the file \
+                 has \"    let total = 1;\"; line 3: the file has \"    Print(total);\"",
+            ),
+            (
+                "    let total = 2;",
+                "Compared with lines 2 to 2, 0 of 1 lines are equal; line 2: the file has \"    let total = 1;\"",
+            ),
+            (
+                "\treturn;  \n}\n}",
+                "Compared with lines 4 to 6, 2 of 3 lines are equal; \"}\" is beyond the end of the file",
+            ),
+        ] {
+            assert_eq!(what_differs(code, old).as_deref(), Some(said), "{old}");
+        }
+        assert_eq!(what_differs(code, "something else altogether"), None);
+        let many = what_differs(&"a b\n".repeat(40), &"a  b\n".repeat(30)).unwrap();
+        assert!(many.contains("; 20 more lines differ"), "{many}");
     }
 
     #[test]

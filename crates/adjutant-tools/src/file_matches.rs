@@ -10,7 +10,7 @@ use std::io::{self, Read, Seek};
 
 use grep_matcher::Matcher;
 use grep_regex::RegexMatcher;
-use grep_searcher::{Searcher, Sink, SinkContext, SinkMatch};
+use grep_searcher::{Searcher, Sink, SinkContext, SinkContextKind, SinkMatch};
 
 use crate::line_reader::{LineReader, NextLine};
 use crate::mask::{KeyLineTracker, SecretKind, is_body_line};
@@ -54,6 +54,9 @@ pub(crate) struct FileMatches<'call> {
     mode: GrepOutputMode,
     /// The number of matching lines that may still be kept.
     room: usize,
+    /// The number of matching lines that are not kept, because they come before the first that is wanted.
+    skip: usize,
+    pub(crate) skipped: usize,
     /// The lines with their context; `None` separates groups that are not adjacent.
     lines: Vec<Option<MatchedLine>>,
     /// The number of matching lines.
@@ -76,10 +79,28 @@ impl<'call> FileMatches<'call> {
         matcher: &'call RegexMatcher,
         mode: GrepOutputMode,
         room: usize,
+        skip: usize,
     ) -> Self {
-        let (lines, matches) = (Vec::new(), 0);
+        let (lines, matches, skipped) = (Vec::new(), 0, 0);
         let (more, is_binary, may_hold_key) = (false, false, false);
-        Self { call, matcher, mode, room, lines, matches, more, is_binary, may_hold_key }
+        Self {
+            call,
+            matcher,
+            mode,
+            room,
+            skip,
+            skipped,
+            lines,
+            matches,
+            more,
+            is_binary,
+            may_hold_key,
+        }
+    }
+
+    /// Returns how many of the first `lines` lines are matches.
+    pub(crate) fn matches_in(&self, lines: usize) -> usize {
+        self.lines.iter().take(lines).flatten().filter(|line| line.is_match).count()
     }
 
     /// Searches `file` from the start.
@@ -179,6 +200,10 @@ impl Sink for &mut FileMatches<'_> {
                 self.matches += 1;
                 return Ok(true);
             }
+            GrepOutputMode::Content if self.skipped < self.skip => {
+                self.skipped += 1;
+                return Ok(true);
+            }
             GrepOutputMode::Content if self.matches == self.room => {
                 self.more = true;
                 return Ok(false);
@@ -191,16 +216,19 @@ impl Sink for &mut FileMatches<'_> {
     }
 
     fn context(&mut self, _: &Searcher, line: &SinkContext<'_>) -> Result<bool, io::Error> {
-        // Skips the context before a match that cannot be kept.
-        if self.matches < self.room || matches!(line.kind(), grep_searcher::SinkContextKind::After)
-        {
+        // Skips the context of matches that are not kept.
+        let is_shown = match line.kind() {
+            SinkContextKind::Before => self.skipped == self.skip && self.matches < self.room,
+            SinkContextKind::After | SinkContextKind::Other => self.matches > 0,
+        };
+        if is_shown {
             self.push(line.bytes(), line.line_number(), false);
         }
         Ok(true)
     }
 
     fn context_break(&mut self, _: &Searcher) -> Result<bool, io::Error> {
-        if self.matches < self.room {
+        if self.matches > 0 && self.matches < self.room {
             self.lines.push(None);
         }
         Ok(true)

@@ -5,22 +5,16 @@ use std::path::Path;
 
 use adjutant_workspace::FileKind;
 
-use crate::args::{ArgumentNames, CallArguments, ToolArgumentError};
+use crate::args::{CallArguments, ToolArgumentError};
 use crate::glob_pattern::{GlobPattern, is_hidden};
 use crate::output::{ToolCallResult, remark};
 use crate::toolbox::ToolCallContext;
 use crate::walk::{WalkEntry, WalkOptions, walk};
 use crate::{ToolName, show};
 
-pub(crate) static FIELDS: [ArgumentNames; 3] = [
-    ArgumentNames::new("pattern", &["glob"]),
-    ArgumentNames::new("path", &["directory"]),
-    ArgumentNames::new("limit", &[]),
-];
-
 /// Executes a call of Glob.
 pub(crate) fn glob(call: &ToolCallContext<'_>) -> Result<ToolCallResult, ToolArgumentError> {
-    let args = CallArguments::new(ToolName::Glob, call.arguments, &FIELDS)?;
+    let args = CallArguments::new(ToolName::Glob, call.arguments)?;
     let pattern = GlobPattern::new("pattern", &args.required("pattern")?, call.root)?;
     let written = args.text("path")?.unwrap_or_default();
     let limit = args.number("limit", 1)?.and_then(|limit| usize::try_from(limit).ok());

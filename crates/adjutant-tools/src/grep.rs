@@ -10,23 +10,13 @@ use grep_matcher::LineTerminator;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder};
 
-use crate::args::{ArgumentNames, CallArguments, ToolArgumentError};
+use crate::args::{CallArguments, ToolArgumentError};
 use crate::file_matches::{FileMatches, FileSearchEnd, GrepOutputMode};
 use crate::glob_pattern::{GlobPattern, is_hidden};
 use crate::output::{ToolCallResult, count, remark};
 use crate::toolbox::ToolCallContext;
 use crate::walk::{WalkOptions, WalkSummary, walk};
 use crate::{ToolName, show};
-
-pub(crate) static FIELDS: [ArgumentNames; 7] = [
-    ArgumentNames::new("pattern", &["regex", "query"]),
-    ArgumentNames::new("path", &["directory"]),
-    ArgumentNames::new("glob", &["include"]),
-    ArgumentNames::new("ignore_case", &["-i", "case_insensitive"]),
-    ArgumentNames::new("context", &["-C"]),
-    ArgumentNames::new("output", &["output_mode"]),
-    ArgumentNames::new("limit", &["head_limit"]),
-];
 
 /// The maximum length of an expression, and the maximum memory of its automata.
 const MAX_PATTERN_BYTES: usize = 8 * 1024;
@@ -40,21 +30,29 @@ const MAX_CONTEXT: u64 = 10;
 
 /// Executes a call of Grep.
 pub(crate) fn grep(call: &ToolCallContext<'_>) -> Result<ToolCallResult, ToolArgumentError> {
-    let args = CallArguments::new(ToolName::Grep, call.arguments, &FIELDS)?;
+    let args = CallArguments::new(ToolName::Grep, call.arguments)?;
     let matcher = matcher(&args)?;
     let mode = mode(&args)?;
     let filter = match args.text("glob")?.filter(|glob| !glob.is_empty()) {
         Some(written) => Some(GlobPattern::new("glob", &written, call.root)?),
         None => None,
     };
-    let context = args.number("context", 0)?.unwrap_or(0).min(MAX_CONTEXT);
+    let context = args.number("context", 0)?.unwrap_or(0);
+    let before = args.number("before", 0)?.unwrap_or(context).min(MAX_CONTEXT);
+    let after = args.number("after", 0)?.unwrap_or(context).min(MAX_CONTEXT);
+    let offset = args.number("offset", 1)?.and_then(|offset| usize::try_from(offset).ok());
     let limit = args.number("limit", 1)?.and_then(|limit| usize::try_from(limit).ok());
     let mut search = GrepSearch {
         call,
         matcher: &matcher,
-        searcher: searcher(if mode == GrepOutputMode::Content { context } else { 0 }),
+        searcher: if mode == GrepOutputMode::Content {
+            searcher(before, after)
+        } else {
+            searcher(0, 0)
+        },
         mode,
         limit: limit.unwrap_or(usize::MAX).min(call.caps.grep_matches),
+        skip: offset.map_or(0, |offset| offset - 1),
         text: String::new(),
         tally: GrepSummary::default(),
         touched: Vec::new(),
@@ -66,7 +64,7 @@ pub(crate) fn grep(call: &ToolCallContext<'_>) -> Result<ToolCallResult, ToolArg
     }
 }
 
-fn matcher(args: &CallArguments<'_>) -> Result<RegexMatcher, ToolArgumentError> {
+fn matcher(args: &CallArguments) -> Result<RegexMatcher, ToolArgumentError> {
     let pattern = args.required("pattern")?;
     if pattern.len() > MAX_PATTERN_BYTES {
         return Err(ToolArgumentError(format!(
@@ -85,7 +83,7 @@ fn matcher(args: &CallArguments<'_>) -> Result<RegexMatcher, ToolArgumentError> 
         })
 }
 
-fn mode(args: &CallArguments<'_>) -> Result<GrepOutputMode, ToolArgumentError> {
+fn mode(args: &CallArguments) -> Result<GrepOutputMode, ToolArgumentError> {
     match args.text("output")?.as_deref() {
         None | Some("" | "content") => Ok(GrepOutputMode::Content),
         Some("files" | "files_with_matches") => Ok(GrepOutputMode::Files),
@@ -98,15 +96,15 @@ fn mode(args: &CallArguments<'_>) -> Result<GrepOutputMode, ToolArgumentError> {
     }
 }
 
-fn searcher(context: u64) -> Searcher {
-    let context = usize::try_from(context).unwrap_or_default();
+fn searcher(before: u64, after: u64) -> Searcher {
+    let [before, after] = [before, after].map(|lines| usize::try_from(lines).unwrap_or_default());
     SearcherBuilder::new()
         .line_number(true)
         .line_terminator(LineTerminator::crlf())
         .binary_detection(BinaryDetection::quit(0))
         .heap_limit(Some(MAX_LINE_BYTES))
-        .before_context(context)
-        .after_context(context)
+        .before_context(before)
+        .after_context(after)
         .build()
 }
 
@@ -118,6 +116,8 @@ struct GrepSearch<'call> {
     mode: GrepOutputMode,
     /// The maximum number of matching lines, or files, to return.
     limit: usize,
+    /// How many of the first matching lines, or files, are not returned.
+    skip: usize,
     text: String,
     tally: GrepSummary,
     touched: Vec<String>,
@@ -129,6 +129,8 @@ struct GrepSummary {
     searched: usize,
     matching_files: usize,
     matches: usize,
+    /// The matching lines, or files, before the first that is returned.
+    skipped: usize,
     binary: usize,
     failed: usize,
     stopped: bool,
@@ -176,7 +178,8 @@ impl GrepSearch<'_> {
     /// Searches one file; breaks if the limit is reached.
     fn file(&mut self, path: &Path, opened: OpenedFile) -> ControlFlow<()> {
         let room = self.limit.saturating_sub(self.tally.matches);
-        let mut hits = FileMatches::new(self.call, self.matcher, self.mode, room);
+        let skip = self.skip - self.tally.skipped;
+        let mut hits = FileMatches::new(self.call, self.matcher, self.mode, room, skip);
         let end = hits.search(&mut self.searcher, &opened.file);
         self.tally.searched += 1;
         match end {
@@ -188,7 +191,10 @@ impl GrepSearch<'_> {
             FileSearchEnd::Failed => self.tally.failed += 1,
             FileSearchEnd::Stopped => self.tally.stopped = true,
         }
-        if hits.matches > 0 || hits.more {
+        self.tally.skipped += hits.skipped;
+        if hits.matches > 0 && self.mode != GrepOutputMode::Content && skip > 0 {
+            self.tally.skipped += 1;
+        } else if hits.matches > 0 || hits.more {
             self.add(path, opened, &mut hits)?;
         }
         if self.tally.stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -224,9 +230,15 @@ impl GrepSearch<'_> {
             self.tally.more = true;
             return ControlFlow::Break(());
         }
-        self.text.push_str(if fits { &part } else { whole_lines(&part, room) });
+        let shown = if fits { &part } else { whole_lines(&part, room) };
+        self.text.push_str(shown);
         self.tally.matching_files += 1;
-        self.tally.matches += if self.mode == GrepOutputMode::Content { hits.matches } else { 0 };
+        if self.mode == GrepOutputMode::Content {
+            // A line for the path comes first, and a blank one before all files but the first.
+            let heading = part.lines().take_while(|line| line.is_empty()).count() + 1;
+            let shown = shown.lines().count().saturating_sub(heading);
+            self.tally.matches += if fits { hits.matches } else { hits.matches_in(shown) };
+        }
         self.touched.push(path.to_string_lossy().into_owned());
         self.tally.more |= hits.more || !fits;
         if self.tally.more { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -237,10 +249,21 @@ impl GrepSearch<'_> {
         let files = count(tally.matching_files, "file");
         if tally.matching_files == 0 {
             text = format!("No matches in {} searched.", count(tally.searched, "file"));
+            if tally.skipped > 0 {
+                remark(&mut text, format!("`offset` is beyond the last of {}", tally.skipped));
+            }
         } else if tally.more {
-            let what = if mode == GrepOutputMode::Content { "matches" } else { "files" };
-            let narrow = "narrow `pattern`, `path` or `glob`";
-            remark(&mut text, format!("more {what} exist than are shown; {narrow}"));
+            let is_content = mode == GrepOutputMode::Content;
+            let what = if is_content { "matches" } else { "files" };
+            let shown = if is_content { tally.matches } else { tally.matching_files };
+            let next = tally.skipped + shown + 1;
+            let narrow = "or narrow `pattern`, `path` or `glob`";
+            remark(
+                &mut text,
+                format!(
+                    "more {what} exist than are shown; continue with `offset` {next}, {narrow}"
+                ),
+            );
         } else if mode == GrepOutputMode::Content {
             remark(&mut text, format!("{} in {files}", count(tally.matches, "match")));
         }

@@ -1,15 +1,13 @@
 //! The tool Note, which appends a line to the agent's scratchpad.
 
 use crate::ToolName;
-use crate::args::{ArgumentNames, CallArguments, ToolArgumentError};
+use crate::args::{CallArguments, ToolArgumentError};
 use crate::output::ToolCallResult;
 use crate::toolbox::ToolCallContext;
 
-pub(crate) static FIELDS: [ArgumentNames; 1] = [ArgumentNames::new("content", &["note", "text"])];
-
 /// Executes a call of Note.
 pub(crate) fn note(call: &ToolCallContext<'_>) -> Result<ToolCallResult, ToolArgumentError> {
-    let args = CallArguments::new(ToolName::Note, call.arguments, &FIELDS)?;
+    let args = CallArguments::new(ToolName::Note, call.arguments)?;
     let content = args.required("content")?;
     let line = fold(&content);
     if line.is_empty() {

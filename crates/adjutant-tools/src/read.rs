@@ -7,18 +7,12 @@ use std::io;
 
 use adjutant_workspace::OpenedFile;
 
-use crate::args::{ArgumentNames, CallArguments, ToolArgumentError};
+use crate::args::{CallArguments, ToolArgumentError};
 use crate::line_reader::{FileLine, LineReader, MAX_LINE_BYTES, NextLine};
 use crate::mask::{KeyLineTracker, SecretKind};
 use crate::output::{ToolCallResult, remark};
 use crate::toolbox::ToolCallContext;
 use crate::{ToolName, show};
-
-pub(crate) static FIELDS: [ArgumentNames; 3] = [
-    ArgumentNames::new("path", &["file_path"]),
-    ArgumentNames::new("offset", &[]),
-    ArgumentNames::new("limit", &[]),
-];
 
 /// The number of bytes at the start in which a NUL byte marks a file as binary.
 const BINARY_BYTES: usize = 8 * 1024;
@@ -37,8 +31,8 @@ const NAMED_LINES: usize = 10;
 
 /// Executes a call of Read.
 pub(crate) fn read(call: &ToolCallContext<'_>) -> Result<ToolCallResult, ToolArgumentError> {
-    let args = CallArguments::new(ToolName::Read, call.arguments, &FIELDS)?;
-    let written = args.required("path")?;
+    let args = CallArguments::new(ToolName::Read, call.arguments)?;
+    let written = args.required("file_path")?;
     let offset = args.number("offset", 1)?.unwrap_or(1);
     let limit = args.number("limit", 1)?.unwrap_or(u64::MAX).min(call.caps.read_lines);
     let (path, opened) = match call.open(&written) {

@@ -30,11 +30,11 @@ fn read() -> ToolSpec {
          is shown up to 2,000 lines, 256 KiB and 2,000 characters per line. Remarks in [brackets] \
          without a number are the tool's own and say what was cut and how to continue.",
         &json!({
-            "path": {"type": "string", "description": "The file, relative to the workspace root."},
+            "file_path": {"type": "string", "description": "The file, relative to the workspace root."},
             "offset": {"type": "integer", "minimum": 1, "description": "The first line to show, counted from 1."},
             "limit": {"type": "integer", "minimum": 1, "description": "How many lines to show; 2,000 at most."}
         }),
-        &["path"],
+        &["file_path"],
     )
 }
 
@@ -51,7 +51,10 @@ fn grep() -> ToolSpec {
             "glob": {"type": "string", "description": "Only files that match, such as `*.rs` or `src/**/*.ts`; `!` in front leaves them out."},
             "ignore_case": {"type": "boolean", "description": "Whether case does not matter."},
             "context": {"type": "integer", "minimum": 0, "maximum": 10, "description": "Lines to show around each match."},
+            "before": {"type": "integer", "minimum": 0, "maximum": 10, "description": "Lines to show before each match, if not as many as after it."},
+            "after": {"type": "integer", "minimum": 0, "maximum": 10, "description": "Lines to show after each match."},
             "output": {"type": "string", "enum": ["content", "files", "count"], "description": "Matching lines (the default), only file names, or matches per file."},
+            "offset": {"type": "integer", "minimum": 1, "description": "The first match, or file, to return, counted from 1."},
             "limit": {"type": "integer", "minimum": 1, "description": "How many matches, or files, to return; 500 at most."}
         }),
         &["pattern"],
@@ -104,14 +107,29 @@ fn edit() -> ToolSpec {
         ToolName::Edit,
         "Replaces text in a file. `old_string` must match exactly, spaces and line ends included, without the \
          line numbers that Read shows, and must occur once unless `replace_all` is set. All else stays byte for \
-         byte. Read the file first.",
+         byte. Read the file first. Several edits of one file go into `edits` instead, in order; if one fails, none \
+         is made.",
         &json!({
             "file_path": {"type": "string", "description": "The file, relative to the workspace root."},
             "old_string": {"type": "string", "description": "The text to replace, with enough around it to be the only match."},
             "new_string": {"type": "string", "description": "What stands there instead; may be empty."},
-            "replace_all": {"type": "boolean", "description": "Whether every match is replaced."}
+            "replace_all": {"type": "boolean", "description": "Whether every match is replaced."},
+            "edits": {
+                "type": "array",
+                "description": "Several edits, instead of `old_string` and `new_string`; 100 at most.",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "old_string": {"type": "string"},
+                        "new_string": {"type": "string"},
+                        "replace_all": {"type": "boolean"}
+                    },
+                    "required": ["old_string", "new_string"],
+                    "additionalProperties": false
+                }
+            }
         }),
-        &["file_path", "old_string", "new_string"],
+        &["file_path"],
     )
 }
 
@@ -127,8 +145,7 @@ fn run(caps: &ToolCaps) -> ToolSpec {
         &json!({
             "command": {"type": "string", "description": "The command; 64 KiB at most."},
             "cwd": {"type": "string", "description": "The directory to start in, relative to the workspace root, which it is if absent."},
-            "timeout": {"type": "integer", "minimum": 1, "maximum": caps.run_seconds, "description": format!("Seconds until it is stopped; {usual} if absent.")},
-            "description": {"type": "string", "description": "What it is for, in a few words; not used."}
+            "timeout": {"type": "integer", "minimum": 1, "maximum": caps.run_seconds, "description": format!("Seconds until it is stopped; {usual} if absent.")}
         }),
         &["command"],
     )

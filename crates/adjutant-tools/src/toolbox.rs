@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use adjutant_core::message::ToolSpec;
-use adjutant_core::{ContentChange, HostSet, WriteScope, content_hash};
+use adjutant_core::{HostSet, ToolSet, WriteIntent, WriteScope, content_hash};
 use adjutant_workspace::sandbox::CancelHandle;
 use adjutant_workspace::{MissingParents, OpenedFile, PathError, RelPath, Root};
 use serde_json::Value;
@@ -149,6 +149,12 @@ impl Toolbox {
             .collect()
     }
 
+    /// Returns the names of the tools of the embedding program.
+    #[must_use]
+    pub fn custom_tools(&self) -> ToolSet {
+        ToolSet::new(self.own.specs().map(|spec| spec.name.as_str()))
+    }
+
     /// Returns the root directory.
     #[must_use]
     pub fn root(&self) -> &Root {
@@ -260,7 +266,7 @@ impl Toolbox {
         }
     }
 
-    /// Makes a prepared change, if the file has not changed since. `temp` is the name of the temporary file
+    /// Makes prepared changes, if the files have not changed since. `temp` is the name of the temporary file
     /// next to it that is written first.
     #[must_use]
     pub fn commit_write(
@@ -268,7 +274,7 @@ impl Toolbox {
         name: &str,
         arguments: &Value,
         writes: &WriteScope,
-        change: &ContentChange,
+        intent: &WriteIntent,
         temp: &str,
         should_stop: &dyn Fn() -> bool,
     ) -> ToolCallResult {
@@ -279,7 +285,7 @@ impl Toolbox {
         // Without the lock, two calls that read the same file would both replace it, and one change would be
         // lost.
         let _alone = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        self.mask_result(write::commit(&call, tool, writes, change, OsStr::new(temp)))
+        self.mask_result(write::commit(&call, tool, writes, intent, OsStr::new(temp)))
     }
 
     /// Runs a command under `confinement` and waits for its end; blocks.

@@ -129,9 +129,12 @@ fn describe_event(view: &RunView, entry: &TimedEvent<'_>) -> String {
             format!("{how}{}", said.unwrap_or_default())
         }
         Event::RunEnded { outcome } => format!("run ended: {}", outcome.word()),
-        Event::WritePrepared { change, .. } => {
-            let done = if change.before.is_some() { "changes" } else { "creates" };
-            format!("{done} {}{}", safe(&change.path), hashes(change))
+        Event::WritePrepared { intent, .. } => {
+            let changes = intent.changes().map(|change| {
+                let done = if change.before.is_some() { "changes" } else { "creates" };
+                format!("{done} {}{}", safe(&change.path), hashes(change))
+            });
+            changes.collect::<Vec<_>>().join(", ")
         }
         Event::ResultMerged { commit, merge: MergeRequest::Apply, .. } => {
             format!("merged into the files ({})", fit(commit, 12))

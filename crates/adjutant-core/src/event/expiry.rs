@@ -5,6 +5,7 @@
 
 use super::Event;
 use crate::outcome::OutcomeReason;
+use crate::tool_call::CallReading;
 use crate::verify::VerifyCommand;
 use adjutant_formats::contract::Return;
 
@@ -44,14 +45,25 @@ impl Event {
                 handover.clear();
             }
             // The path is content: an agent chose it.
-            Self::WritePrepared { change, .. } | Self::Undone { change } => {
-                EXPIRED.clone_into(&mut change.path);
+            Self::WritePrepared { intent, .. } => {
+                let changes = std::iter::once(&mut intent.change).chain(&mut intent.others);
+                changes.for_each(|change| EXPIRED.clone_into(&mut change.path));
             }
-            Self::Replied { text, tool_calls, opaque, .. } => {
+            Self::Undone { change } => EXPIRED.clone_into(&mut change.path),
+            Self::Replied { text, tool_calls, translations, opaque, .. } => {
                 text.clear();
                 *opaque = None;
                 for call in tool_calls {
                     call.arguments = serde_json::Value::Null;
+                }
+                for translation in translations {
+                    match &mut translation.reading {
+                        CallReading::RunAs { arguments, remarks, .. } => {
+                            *arguments = serde_json::Value::Null;
+                            remarks.clear();
+                        }
+                        CallReading::Refused { text } => EXPIRED.clone_into(text),
+                    }
                 }
             }
             Self::Judged { returned, errors, warnings, .. } => {

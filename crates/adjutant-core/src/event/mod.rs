@@ -31,9 +31,10 @@ use crate::rights::Rights;
 use crate::schema::ReturnFormat;
 use crate::story::{RejectedMarker, StoryAssignment};
 use crate::time::Timestamp;
+use crate::tool_call::CallTranslation;
 use crate::verify::{CommandExit, VerifyFacts};
 use crate::workspace::{KeptWork, MergeRequest, MergedWork, OwnWorkspace, WorkspaceTerms};
-use crate::write::ContentChange;
+use crate::write::{ContentChange, WriteIntent};
 use adjutant_formats::contract::{Return, ReturnFinding};
 
 /// A recorded fact of a run.
@@ -130,6 +131,9 @@ pub enum Event {
         text: String,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<ToolCall>,
+        /// The calls that were not read as the model wrote them, in their order.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        translations: Vec<CallTranslation>,
         stop: StopReason,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         opaque: Option<serde_json::Value>,
@@ -179,12 +183,12 @@ pub enum Event {
         #[serde(flatten)]
         output: ToolOutput,
     },
-    /// A tool is about to change a file; the change has the hashes of the content before and after.
+    /// A tool is about to change files; the intent has the hashes of their content before and after.
     WritePrepared {
         session: SessionId,
         call: u32,
         #[serde(flatten)]
-        change: ContentChange,
+        intent: WriteIntent,
     },
     /// A result was validated against the contract: accepted (`returned`), or rejected for
     /// `errors`.

@@ -8,7 +8,7 @@ use super::host_approvals::HostApproval;
 use super::node::Node;
 use super::node_parts::{OpenDelegation, TurnLimit};
 use super::phase::Phase;
-use super::turn::uses_tools;
+use super::tool_use::uses_tools;
 use super::turn_state::{LastAnswer, OpenToolCalls, TurnState};
 use super::{DeadlineKind, KnownAgent, ROOT, Tree};
 use crate::assignment::UpdateTrigger;
@@ -23,6 +23,7 @@ use crate::policy::Policy;
 use crate::refusal::TimeBound;
 use crate::rights::Rights;
 use crate::time::Timestamp;
+use crate::write::WriteIntent;
 
 pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<(), IllegalEvent> {
     tree.read_opening(event);
@@ -116,10 +117,10 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
             tree.remember_call(index, *call);
             Ok(())
         }
-        Event::WritePrepared { session, call, change } => {
+        Event::WritePrepared { session, call, intent } => {
             let index = tree.running_index("write_prepared", *session)?;
             if let Some(calls) = tree.nodes[index].calls_mut() {
-                calls.prepared.insert(*call, change.clone());
+                calls.prepared.insert(*call, intent.clone());
             }
             Ok(())
         }
@@ -148,12 +149,16 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
             node.results.has_findings |= output.note.is_some();
             node.continuations.has_used_tool |= !output.is_error;
             let writes = node.calls().filter(|calls| calls.writing.contains(call));
-            if let Some(calls) = writes.filter(|_| !output.is_error) {
-                // A write that found the file already as wanted has no prepared change.
-                let change = calls.prepared.get(call).map(|change| change.path.clone());
-                node.results
-                    .changed
-                    .extend(change.into_iter().chain(output.touched.iter().cloned()));
+            if let Some(calls) = writes {
+                // A write that found the file already as wanted has no prepared change, and a patch that failed
+                // halfway has written only what the result names.
+                let prepared = calls.prepared.get(call);
+                let made = prepared.filter(|_| !output.is_error).into_iter();
+                let paths = made.flat_map(WriteIntent::changes).map(|change| change.path.clone());
+                let touched =
+                    output.touched.iter().filter(|_| !output.is_error || prepared.is_some());
+                let changed: Vec<String> = paths.chain(touched.cloned()).collect();
+                node.results.changed.extend(changed);
             }
             let is_open = |open: &OpenDelegation| open.origin.index != Some(*call) || open.live > 0;
             node.delegations.open.retain(|_, open| is_open(open));
@@ -300,7 +305,16 @@ impl Tree {
     }
 
     fn fold_replied(&mut self, event: &Event) -> Result<(), IllegalEvent> {
-        let Event::Replied { session, text, tool_calls, stop, opaque, settlement, .. } = event
+        let Event::Replied {
+            session,
+            text,
+            tool_calls,
+            translations,
+            stop,
+            opaque,
+            settlement,
+            ..
+        } = event
         else {
             return Ok(());
         };
@@ -325,7 +339,7 @@ impl Tree {
             None => TurnState::Judging(LastAnswer { stop: *stop, is_blank }),
         };
         *node.turn_state_mut() = if uses_tools {
-            TurnState::UsingTools(OpenToolCalls::new(tool_calls, next))
+            TurnState::UsingTools(OpenToolCalls::new(tool_calls, translations, next))
         } else {
             next
         };

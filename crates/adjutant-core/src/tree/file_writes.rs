@@ -11,10 +11,11 @@ use crate::command::Effect;
 use crate::event::{Event, ToolOutput};
 use crate::ids::SessionId;
 use crate::message::ToolCall;
-use crate::write::{ContentChange, WriteFinding, WriteScope, is_write};
+use crate::tool_call::needed_tools;
+use crate::write::{WriteFinding, WriteIntent, WriteScope, is_write};
 
-/// Whether interrupted writes were applied, by session and call number.
-pub(super) type WriteFindings = BTreeMap<(SessionId, u32), WriteFinding>;
+/// Whether interrupted writes were applied, by session and call number: one finding for each file.
+pub(super) type WriteFindings = BTreeMap<(SessionId, u32), Vec<WriteFinding>>;
 
 impl Tree {
     /// Records the change that a tool is about to make, if the call is still open.
@@ -23,22 +24,22 @@ impl Tree {
         session: SessionId,
         turn: u32,
         call: u32,
-        change: ContentChange,
+        intent: WriteIntent,
     ) -> Vec<Event> {
         let waits =
             |node: &Node| node.awaits_result_of(turn, call) && node.prepared(call).is_none();
         match self.live(session) {
-            Some((_, node)) if waits(node) => vec![Event::WritePrepared { session, call, change }],
+            Some((_, node)) if waits(node) => vec![Event::WritePrepared { session, call, intent }],
             Some(_) | None => Vec::new(),
         }
     }
 
-    /// Returns every prepared change without a result: session, turn, call, change.
-    pub fn open_writes(&self) -> impl Iterator<Item = (SessionId, u32, u32, &ContentChange)> {
+    /// Returns every prepared write without a result: session, turn, call, intent.
+    pub fn open_writes(&self) -> impl Iterator<Item = (SessionId, u32, u32, &WriteIntent)> {
         self.nodes.iter().flat_map(|node| {
             let prepared = node.calls().into_iter().flat_map(|calls| &calls.prepared);
             let open = prepared.filter(|(call, _)| node.open_call(**call).is_some());
-            open.map(|(call, change)| (node.session, node.turn, *call, change))
+            open.map(|(call, intent)| (node.session, node.turn, *call, intent))
         })
     }
 }
@@ -72,23 +73,24 @@ impl Node {
             return Some(Effect::Tool { session, turn, index, call });
         }
         // Rights may have shrunk on resume, after the call was permitted.
-        let is_held = self.rights.usable_tools().contains(&call.name);
+        let usable = self.rights.usable_tools();
+        let is_held = needed_tools(&call).iter().all(|tool| usable.contains(tool));
         let writes = if is_held { self.rights.writes.clone() } else { WriteScope::Nowhere };
         Some(match self.prepared(index).cloned() {
             None => Effect::PrepareWrite { session, turn, index, call, writes },
-            Some(change) => Effect::Write { session, turn, index, call, writes, change },
+            Some(intent) => Effect::Write { session, turn, index, call, writes, intent },
         })
     }
 
-    /// Returns the prepared change of a call.
-    fn prepared(&self, call: u32) -> Option<&ContentChange> {
+    /// Returns what a call is about to write.
+    fn prepared(&self, call: u32) -> Option<&WriteIntent> {
         self.calls()?.prepared.get(&call)
     }
 
     /// Returns the result of a write that was interrupted after it was prepared.
     pub(super) fn looked_at(&self, call: u32, looked: &WriteFindings) -> Option<ToolOutput> {
-        let change = self.prepared(call)?;
-        let looked = looked.get(&(self.session, call)).copied().unwrap_or(WriteFinding::Unknown);
-        Some(change.interrupted_result(looked))
+        let intent = self.prepared(call)?;
+        let looked = looked.get(&(self.session, call)).map_or(&[][..], Vec::as_slice);
+        Some(intent.interrupted_result(looked))
     }
 }

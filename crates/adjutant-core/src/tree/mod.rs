@@ -33,6 +33,7 @@ mod resume_time;
 mod returns;
 mod story_markers;
 mod task_list;
+mod tool_use;
 mod turn;
 mod turn_state;
 mod verification;
@@ -53,7 +54,7 @@ use crate::money::Usd;
 use crate::outcome::Outcome;
 use crate::policy::{Policy, Preset};
 use crate::refusal::Refusal;
-use crate::rights::Rights;
+use crate::rights::{Rights, ToolSet};
 use crate::story::StoryAssignment;
 use crate::story_graph::StoryGraph;
 use crate::time::Timestamp;
@@ -71,8 +72,9 @@ pub use mailbox::{MAILBOX, TELL_BYTES};
 pub use node::Node;
 pub(crate) use resume::INTERRUPTED;
 pub use returns::MAX_REPAIRS;
-pub(crate) use turn::uses_tools;
-pub use turn::{CALLS_PER_TURN, LAST_CALL, LOOP_END, LOOP_TOLD, MAX_ATTEMPTS, MIN_OUTPUT};
+pub(crate) use tool_use::uses_tools;
+pub use tool_use::{CALLS_PER_TURN, LOOP_END, LOOP_TOLD};
+pub use turn::{LAST_CALL, MAX_ATTEMPTS, MIN_OUTPUT};
 pub use whole_run::{WHOLE_RUN, worst_case_of_run};
 
 /// The state of one run, folded from its events.
@@ -112,6 +114,8 @@ pub struct Tree {
     without_root: bool,
     /// The sum of the worst-case costs of auto-approved calls.
     auto_approved: Usd,
+    /// The tools of the embedding program, whose names are never read as aliases.
+    custom_tools: ToolSet,
     ended: Option<Outcome>,
 }
 
@@ -155,12 +159,19 @@ impl Default for Tree {
             open_keeps: 0,
             without_root: false,
             auto_approved: Usd::ZERO,
+            custom_tools: ToolSet::default(),
             ended: None,
         }
     }
 }
 
 impl Tree {
+    /// Returns the state of a run that has not begun, in a program with these tools of its own.
+    #[must_use]
+    pub fn with_custom_tools(custom_tools: ToolSet) -> Self {
+        Self { custom_tools, ..Self::default() }
+    }
+
     /// Judges `command` against the limits. It is the only function that can refuse something.
     pub fn decide(&self, now: Timestamp, command: Command) -> Result<Vec<Event>, Refusal> {
         match command {
@@ -235,8 +246,8 @@ impl Tree {
             Command::UseTools { session } => Ok(self.use_tools(now, session)),
             Command::AllowDomain { host } => Ok(self.allow_domain(host)),
             Command::DenyDomain { host, reason } => Ok(self.deny_domain(&host, &reason)),
-            Command::PrepareWrite { session, turn, call, change } => {
-                Ok(self.prepare_write(session, turn, call, change))
+            Command::PrepareWrite { session, turn, call, intent } => {
+                Ok(self.prepare_write(session, turn, call, intent))
             }
             Command::TakeOutput { session, turn, call, output } => {
                 Ok(self.take_output(session, turn, call, output))

@@ -22,6 +22,7 @@ use crate::refusal::{Refusal, TellProblem};
 use crate::rights::{Rights, is_repeatable};
 use crate::schema::{DELEGATE, RETURN, TASK};
 use crate::time::Timestamp;
+use crate::tool_call::needed_tools;
 use crate::write::is_write;
 
 /// The result of a tool call whose outcome is unknown.
@@ -114,7 +115,7 @@ impl Tree {
             let known = known.or_else(|| (!node.may_run(call, made)).then(unknown));
             if let Some(output) = known {
                 events.push(Event::ToolReturned { session, call, output });
-            } else if !node.may_still_use(&made.name, wish) {
+            } else if !node.may_still_use(made, wish) {
                 let text = format!("Not run: `{}` is no longer available to you.", made.name);
                 events.push(Event::ToolRefused { session, call, text });
             }
@@ -343,7 +344,7 @@ fn reopening(
     let handed_down = |number: u32| node.delegations.tool_call(node.turn, number).is_some();
     // A message must follow the results of all calls, so no call stays open if there is a message.
     let stays_open = |number: u32, made: &ToolCall| {
-        let may_run = node.may_run(number, made) && node.may_still_use(&made.name, wish);
+        let may_run = node.may_run(number, made) && node.may_still_use(made, wish);
         text.is_none() && node.is_ended_by_full_disk() && may_run
     };
     let (mut unanswered, mut seen) = (Vec::new(), Vec::new());
@@ -375,9 +376,10 @@ impl Node {
     }
 
     /// Says whether a tool is still available with the rights of the resume.
-    fn may_still_use(&self, tool: &str, wish: &ResumeOptions) -> bool {
+    fn may_still_use(&self, call: &ToolCall, wish: &ResumeOptions) -> bool {
         let rights = bound_rights(&self.rights, &self.agent, &wish.rights, &wish.agents);
-        tool == RETURN || rights.usable_tools().contains(tool)
+        let usable = rights.usable_tools();
+        call.name == RETURN || needed_tools(call).iter().all(|tool| usable.contains(tool))
     }
 
     /// Says whether an ended node can be resumed. Completed and blocked nodes need a message from a

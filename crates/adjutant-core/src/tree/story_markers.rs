@@ -6,7 +6,7 @@
 //! their results.
 
 use super::node::{Node, PlannedEnd};
-use super::turn::LOOP_END;
+use super::tool_use::LOOP_END;
 use super::turn_state::TurnState;
 use super::{ROOT, Tree};
 use crate::brief::{Brief, RequestedTask};

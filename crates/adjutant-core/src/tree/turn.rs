@@ -1,7 +1,7 @@
-//! The turns of one agent: reserving a model call, taking the reply, and running tools.
+//! The turns of one agent: reserving a model call and taking the reply. `tool_use` runs its tools.
 //!
-//! Every limit of a running agent is checked here: budgets, context window, loops and permitted
-//! tools. Start at [`Tree::take_turn`].
+//! Budgets and the context window of a running agent are checked here. Start at
+//! [`Tree::take_turn`].
 //!
 //! `OutputAllowance` is how many output tokens the next model call may ask for.
 //! `UnrecordedReservations` are budget amounts that this decision has reserved but no event records
@@ -9,34 +9,22 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
-
 use super::Tree;
 use super::continuation::{HANDOVER_NOTE, continued_text};
 use super::node::{Node, PlannedEnd};
 use crate::budget::{BudgetAmount, Reservation, Settlement};
 use crate::code::ErrorCode;
-use crate::event::{AddedMessageReason, Event, ToolOutput};
-use crate::fingerprint::Fingerprint;
+use crate::event::{AddedMessageReason, Event};
 use crate::ids::SessionId;
-use crate::message::{AttemptError, ModelErrorKind, ModelReply, StopReason, ToolCall};
+use crate::message::{AttemptError, ModelErrorKind, ModelReply};
 use crate::money::Usd;
 use crate::numbers::grouped;
 use crate::outcome::Outcome;
 use crate::refusal::{BudgetScope, RAISE};
-use crate::schema::RETURN;
 use crate::time::Timestamp;
-use crate::write::RUN;
-use adjutant_formats::json;
 
 /// The fewest output tokens for which a model call is worthwhile.
 pub const MIN_OUTPUT: u64 = 100;
-/// After this many equal recent calls an agent is warned.
-pub const LOOP_TOLD: usize = 5;
-/// After this many equal recent calls an agent is ended.
-pub const LOOP_END: usize = 8;
-/// The most tool calls of one answer that are run; the rest are answered with an error.
-pub const CALLS_PER_TURN: usize = 64;
 /// The most attempts at one model call, the first included.
 pub const MAX_ATTEMPTS: u32 = 3;
 /// The message to an agent that is close to a limit.
@@ -202,11 +190,13 @@ impl Tree {
         let Some(open) = node.open(turn, attempt) else { return late() };
         let settlement = settle(node, &open, &reply);
         let over = settlement.amount().minus(open.amount);
+        let translations = self.translations(node, &reply);
         let mut events = vec![Event::Replied {
             session,
             turn,
             attempt,
             text: reply.text,
+            translations,
             tool_calls: reply.tool_calls,
             stop: reply.stop,
             opaque: reply.opaque,
@@ -269,58 +259,6 @@ impl Tree {
             events.extend(ended.into_iter().filter(|event| !again(event)));
         }
         events
-    }
-
-    /// Starts or refuses each tool call of the last answer.
-    pub(super) fn use_tools(&self, now: Timestamp, session: SessionId) -> Vec<Event> {
-        let Some((index, node)) = self.live(session) else { return Vec::new() };
-        let Some(calls) = node.calls() else { return Vec::new() };
-        let usable = self.usable(index);
-        let mut recent = node.loops.clone();
-        let mut events = Vec::new();
-        for (number, call) in calls.iter() {
-            if calls.is_begun(number) || self.is_held(index, number) {
-                continue;
-            }
-            let fingerprint = Fingerprint::of_call(&call.name, &call.arguments);
-            recent.remember(fingerprint);
-            let equal = recent.recent_calls.iter().filter(|seen| **seen == fingerprint).count();
-            if equal >= LOOP_END {
-                events.extend(self.end_subtree(index, &loop_end(session, &call.name, equal)));
-                return events;
-            }
-            let complaint = self
-                .return_objection(index, number)
-                .or_else(|| objection(call, number, calls.call_slots()))
-                .or_else(|| {
-                    (!usable.contains(&call.name)).then(|| not_allowed(&call.name, &usable))
-                })
-                .or_else(|| (equal >= LOOP_TOLD).then(|| repeated_call_text(&call.name, equal)));
-            events.push(match complaint {
-                None => self.run_or_ask(now, session, number, call),
-                Some(text) => Event::ToolRefused { session, call: number, text },
-            });
-        }
-        events
-    }
-
-    pub(super) fn take_output(
-        &self,
-        session: SessionId,
-        turn: u32,
-        call: u32,
-        output: ToolOutput,
-    ) -> Vec<Event> {
-        match self.live(session) {
-            Some((index, node))
-                if node.awaits_result_of(turn, call) && !self.is_held(index, call) =>
-            {
-                vec![Event::ToolReturned { session, call, output }]
-            }
-            Some(_) | None => {
-                vec![Event::Late { session, what: "tool result".into(), text: output.content }]
-            }
-        }
     }
 
     /// Handles a cut-off answer: asks once for a shorter one, then ends as partial.
@@ -520,60 +458,6 @@ pub(super) fn settle_failed(error: &AttemptError, open: &Reservation) -> Settlem
     if error.never_began { Settlement::never_began() } else { Settlement::estimated(open) }
 }
 
-/// Says why a call is invalid, before its permission is checked.
-fn objection(call: &ToolCall, number: u32, all: &[Option<ToolCall>]) -> Option<String> {
-    let number = number as usize;
-    if number >= CALLS_PER_TURN {
-        return Some(format!("Not run: one turn may make {CALLS_PER_TURN} calls."));
-    }
-    if call.name.is_empty() {
-        return Some("Not run: the call names no tool.".into());
-    }
-    // A `Return` call with invalid JSON is judged like any other invalid return.
-    if call.malformed && call.name != RETURN {
-        return Some(unreadable(&call.arguments));
-    }
-    let same_id =
-        |other: &&Option<ToolCall>| other.as_ref().is_some_and(|other| other.id == call.id);
-    all.iter()
-        .take(number)
-        .find(same_id)
-        .map(|_| format!("Not run: the call id `{}` was used twice.", call.id))
-}
-
-/// Says why the arguments of a call could not be parsed.
-fn unreadable(arguments: &Value) -> String {
-    let error = arguments.as_str().and_then(|text| json::from_str(text).err());
-    match error.filter(json::is_repeated_key) {
-        Some(error) => format!("Not run: {error} of the arguments. Send each key once."),
-        None => "Not run: the arguments are not valid JSON. Send one JSON object.".into(),
-    }
-}
-
-fn not_allowed(name: &str, usable: &crate::rights::ToolSet) -> String {
-    if name == RUN {
-        return format!(
-            "Not run: `{RUN}` needs a workspace of your own, which you do not have. Available: {usable}."
-        );
-    }
-    format!("Not run: `{name}` is not available to you. Available: {usable}.")
-}
-
-fn repeated_call_text(name: &str, times: usize) -> String {
-    format!(
-        "Not run: you have made this exact {name} call {times} times and its result does not change. \
-         Do something else, or write your report; at {LOOP_END} you will be stopped."
-    )
-}
-
-fn loop_end(session: SessionId, name: &str, times: usize) -> PlannedEnd {
-    PlannedEnd::partial(
-        ErrorCode::LoopDetected,
-        format!("The agent made the same {name} call {times} times."),
-        &format!("Say what to do differently, with `adjutant resume {session} --say \"TEXT\"`."),
-    )
-}
-
 impl Node {
     /// Returns the number of the open attempt, not counting attempts before a resume.
     pub(super) fn open_attempt_number(&self) -> u32 {
@@ -584,13 +468,5 @@ impl Node {
     fn open(&self, turn: u32, attempt: u32) -> Option<Reservation> {
         let open = self.reservation();
         open.filter(|open| open.turn == turn && open.attempt == attempt)
-    }
-}
-
-/// Says whether the tool calls of an answer are run.
-pub(crate) fn uses_tools(stop: StopReason, calls: &[ToolCall], last_call: bool) -> bool {
-    match stop {
-        StopReason::EndTurn | StopReason::ToolUse => !calls.is_empty() && !last_call,
-        StopReason::MaxOutput | StopReason::Refused => false,
     }
 }

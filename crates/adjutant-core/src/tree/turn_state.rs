@@ -13,7 +13,8 @@ use crate::budget::Reservation;
 use crate::message::{ModelSpec, StopReason, ToolCall};
 use crate::story::AnswerMarkers;
 use crate::time::Timestamp;
-use crate::write::{ContentChange, is_in_turn};
+use crate::tool_call::{CallReading, CallTranslation, calls_as_run};
+use crate::write::{WriteIntent, is_in_turn};
 
 /// What an agent does in its current turn.
 #[derive(Clone, Debug)]
@@ -67,9 +68,32 @@ pub(super) struct OpenToolCalls {
     /// The numbers of the started calls that run in order, because they change files.
     pub(super) writing: BTreeSet<u32>,
     /// The file changes that they are about to make, once known.
-    pub(super) prepared: BTreeMap<u32, ContentChange>,
+    pub(super) prepared: BTreeMap<u32, WriteIntent>,
+    /// How calls were read that the model wrote in another form.
+    readings: BTreeMap<u32, ReadingNotes>,
     /// The turn state after the last result.
     then: Box<TurnState>,
+}
+
+/// How a call was read that the model wrote in another form.
+#[derive(Clone, Debug)]
+pub(super) struct ReadingNotes {
+    /// The name that the model wrote.
+    pub(super) called: String,
+    /// What it is told beside the result.
+    pub(super) remarks: Vec<String>,
+    /// Why it is not run.
+    pub(super) refusal: Option<String>,
+}
+
+impl ReadingNotes {
+    fn new(called: &str, reading: &CallReading) -> Self {
+        let (remarks, refusal) = match reading {
+            CallReading::RunAs { remarks, .. } => (remarks.clone(), None),
+            CallReading::Refused { text } => (Vec::new(), Some(text.clone())),
+        };
+        Self { called: called.to_owned(), remarks, refusal }
+    }
 }
 
 /// An answer without tool calls.
@@ -101,9 +125,18 @@ impl TurnState {
 }
 
 impl OpenToolCalls {
-    pub(super) fn new(calls: &[ToolCall], then: TurnState) -> Self {
+    pub(super) fn new(
+        calls: &[ToolCall],
+        translations: &[CallTranslation],
+        then: TurnState,
+    ) -> Self {
+        let readings = translations.iter().filter_map(|it| {
+            let called = &calls.get(it.call as usize)?.name;
+            Some((it.call, ReadingNotes::new(called, &it.reading)))
+        });
         Self {
-            calls: calls.iter().cloned().map(Some).collect(),
+            readings: readings.collect(),
+            calls: calls_as_run(calls, translations).map(|call| Some(call.into_owned())).collect(),
             open: calls.len(),
             begun: BTreeSet::new(),
             writing: BTreeSet::new(),
@@ -120,6 +153,11 @@ impl OpenToolCalls {
     /// Returns the call with this number, if it has no result yet.
     pub(super) fn get(&self, number: u32) -> Option<&ToolCall> {
         self.calls.get(number as usize)?.as_ref()
+    }
+
+    /// Returns how a call was read, if the model wrote it in another form.
+    pub(super) fn reading(&self, number: u32) -> Option<&ReadingNotes> {
+        self.readings.get(&number)
     }
 
     /// Returns every call of the answer; `None` for a call that has its result.

@@ -20,3 +20,4 @@ mod registry_stories;
 mod restarts;
 mod sim;
 mod story_properties;
+mod tool_calls;

@@ -3,48 +3,8 @@
 use std::collections::BTreeSet;
 
 use adjutant_core::ToolSet;
+use adjutant_core::tool_call::{find_alias, tool_aliases};
 use serde_json::{Map, Value};
-
-/// The tool names of other products, in lower case without `_` and `-`, with our names.
-const NAMES: [(&str, &str); 37] = [
-    ("read", "Read"),
-    ("readfile", "Read"),
-    ("readmanyfiles", "Read"),
-    ("notebookread", "Read"),
-    ("view", "Read"),
-    ("grep", "Grep"),
-    ("grepsearch", "Grep"),
-    ("searchfilecontent", "Grep"),
-    ("glob", "Glob"),
-    ("ls", "Glob"),
-    ("list", "Glob"),
-    ("listdirectory", "Glob"),
-    ("webfetch", "WebFetch"),
-    ("fetch", "WebFetch"),
-    ("websearch", "WebSearch"),
-    ("googlewebsearch", "WebSearch"),
-    ("edit", "Edit"),
-    ("multiedit", "Edit"),
-    ("notebookedit", "Edit"),
-    ("replace", "Edit"),
-    ("patch", "Edit"),
-    ("applypatch", "Edit"),
-    ("write", "Write"),
-    ("writefile", "Write"),
-    ("bash", "Run"),
-    ("run", "Run"),
-    ("shell", "Run"),
-    ("runshellcommand", "Run"),
-    ("task", "Task"),
-    ("agent", "Task"),
-    ("delegate", "Delegate"),
-    ("note", "Note"),
-    ("return", "Return"),
-    ("bashoutput", "Run"),
-    ("killshell", "Run"),
-    ("killbash", "Run"),
-    ("localshell", "Run"),
-];
 
 /// The tools that every agent keeps, because they only affect its own scratchpad.
 const KEPT: [&str; 1] = ["Note"];
@@ -115,14 +75,9 @@ impl RequestedTools {
     }
 }
 
-/// Returns our name for a tool of another product.
-pub(super) fn our_tool_name(name: &str) -> Option<&'static str> {
-    let plain: String = name
-        .chars()
-        .filter(|letter| !matches!(letter, '_' | '-'))
-        .flat_map(char::to_lowercase)
-        .collect();
-    NAMES.iter().find(|(theirs, _)| *theirs == plain).map(|(_, ours)| *ours)
+/// Returns our tools for a tool of another product; none if there is no such tool here.
+pub(super) fn our_tools(name: &str) -> &'static [&'static str] {
+    find_alias(name).map(|alias| alias.tools).unwrap_or_default()
 }
 
 /// Reads a list of permitted tools, or a map that switches tools on or off.
@@ -144,14 +99,14 @@ pub(crate) fn allow(
     }
     let mut allowed = BTreeSet::new();
     for name in &names {
-        match (our_tool_name(name), name.split_once('(')) {
-            (Some(tool), _) => drop(allowed.insert(tool)),
+        match (our_tools(name), name.split_once('(')) {
             // `Bash(git:*)` permits a part; granting the whole tool would be more than the file asks for.
-            (None, Some((whole, _))) if our_tool_name(whole).is_some() => {
+            ([], Some((whole, _))) if !our_tools(whole).is_empty() => {
                 ignored
                     .push(format!("`{name}`: a tool cannot be given in part, so it is left out"));
             }
-            (None, _) => ignored.push(format!("`{name}`: there is no such tool here")),
+            ([], _) => ignored.push(format!("`{name}`: there is no such tool here")),
+            (tools, _) => allowed.extend(tools.iter().copied()),
         }
     }
     wished.ask(allowed.iter().copied());
@@ -172,7 +127,7 @@ pub(super) fn forbid(
     for name in &names {
         let whole = name.split_once('(').map_or(name.as_str(), |(whole, _)| whole);
         wished.deny(matching(whole));
-        if whole != name && our_tool_name(whole).is_some() {
+        if whole != name && !our_tools(whole).is_empty() {
             ignored.push(format!("`{name}`: a tool cannot be denied in part, so all of it is"));
         }
     }
@@ -248,14 +203,12 @@ fn covered(name: &str) -> Vec<&'static str> {
 /// Returns our tools that match a name or a pattern such as `web*`.
 fn matching(pattern: &str) -> Vec<&'static str> {
     let Some((before, after)) = pattern.split_once('*') else {
-        return our_tool_name(pattern).into_iter().collect();
+        return our_tools(pattern).to_vec();
     };
     let fits = |name: &str| name.starts_with(before) && name.ends_with(after);
-    NAMES
-        .iter()
-        .filter(|(theirs, ours)| fits(theirs) || fits(ours))
-        .map(|(_, ours)| *ours)
-        .collect()
+    let aliases = tool_aliases().iter();
+    let tools = aliases.flat_map(|alias| alias.tools.iter().map(|tool| (alias.name, *tool)));
+    tools.filter(|(theirs, ours)| fits(theirs) || fits(ours)).map(|(_, ours)| ours).collect()
 }
 
 /// Returns the names in a list or in a string with separators.

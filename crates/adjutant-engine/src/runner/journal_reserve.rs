@@ -16,8 +16,9 @@ const RUN_BYTES: u64 = 4 << 10;
 /// The bytes for the record of a reply without its text, and for the progress events before it.
 const ANSWER_BYTES: u64 = 4 << 10;
 
-/// The bytes of one token in a record: about four letters, escaped, and repeated in the provider's opaque data.
-const TOKEN_BYTES: u64 = 8;
+/// The bytes of one token in a record: about four letters, escaped, and repeated in the provider's opaque data and in
+/// the translation of a tool call.
+const TOKEN_BYTES: u64 = 12;
 
 /// The most bytes reserved for one reply.
 const LONGEST_ANSWER: u64 = 1 << 20;

@@ -170,7 +170,7 @@ impl Runner {
         reporters: Vec<Box<dyn Reporter>>,
     ) -> Self {
         Self {
-            tree: Tree::default(),
+            tree: Tree::with_custom_tools(context.brief_builder.toolbox.custom_tools()),
             clock,
             journal,
             durable,

@@ -258,7 +258,6 @@ Audit."), @r"
 security-auditor (.gemini/agents/security.md) Finds holes.
   tools Glob, Grep, Note, Read, Run, WebFetch, WebSearch
   model gemini/gemini-3-flash, 10 turns, 150 s
-  - `save_memory`: there is no such tool here
   - `mcp_*`: there is no such tool here
   - `temperature`: not used
   > Audit.

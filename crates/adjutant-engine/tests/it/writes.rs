@@ -93,7 +93,9 @@ async fn writes_of_one_reply_are_sequential_and_recorded_before_they_are_made() 
         .events
         .iter()
         .filter_map(|(_, event)| match event {
-            Event::WritePrepared { call, change, .. } => Some(format!("{call} {}", change.path)),
+            Event::WritePrepared { call, intent, .. } => {
+                Some(format!("{call} {}", intent.change.path))
+            }
             Event::ToolReturned { call, output, .. } if !output.touched.is_empty() => {
                 Some(format!("{call} {}", output.content.lines().next().unwrap()))
             }
@@ -198,7 +200,9 @@ async fn crash_during_a_write_is_resolved_from_the_files() {
 fn half_written(past: &[(Timestamp, Event)], is_open: bool) -> Option<String> {
     let turns = past.iter().filter(|(_, event)| matches!(event, Event::Replied { .. })).count();
     let (session, call, path) = past.iter().rev().find_map(|(_, event)| match event {
-        Event::WritePrepared { session, call, change } => Some((session, call, &change.path)),
+        Event::WritePrepared { session, call, intent } => {
+            Some((session, call, &intent.change.path))
+        }
         _ => None,
     })?;
     let folder = Path::new(path).parent()?.to_str()?;

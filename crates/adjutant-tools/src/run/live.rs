@@ -55,6 +55,11 @@ impl<'call> LiveOutput<'call> {
         }
     }
 
+    /// Says whether a part of the output was not kept.
+    pub(super) fn is_cut(&self) -> bool {
+        self.kept.cut_bytes() > 0
+    }
+
     /// Shows the rest of the output and returns the kept text.
     pub(super) fn finish(mut self) -> String {
         self.show(self.held.len());

@@ -22,17 +22,10 @@ use adjutant_workspace::sandbox::{
 
 use self::live::LiveOutput;
 pub use self::missing_tool::ToolAvailability;
-use crate::args::{ArgumentNames, CallArguments, ToolArgumentError, brief};
+use crate::args::{CallArguments, ToolArgumentError, brief};
 use crate::output::{ToolCallResult, remark};
 use crate::toolbox::ToolCallContext;
 use crate::{ToolName, show};
-
-static FIELDS: [ArgumentNames; 4] = [
-    ArgumentNames::new("command", &["cmd"]),
-    ArgumentNames::new("cwd", &["workdir", "directory"]),
-    ArgumentNames::new("timeout", &["timeout_seconds"]),
-    ArgumentNames::new("description", &[]),
-];
 
 /// The maximum length of a command; the kernel refuses an argument of twice this size.
 const MAX_COMMAND_BYTES: usize = 64 * 1024;
@@ -104,10 +97,17 @@ pub(crate) fn run(
     };
     let mut text = first_line(&over, asked.timeout, &bounds);
     text.push('\n');
+    let is_cut = live.is_cut();
     let shown = live.finish();
     text.push_str(&shown);
     if shown.is_empty() {
         remark(&mut text, "no output");
+    }
+    if is_cut {
+        remark(
+            &mut text,
+            "to see what was left out, run the command with `> FILE 2>&1` and show FILE with Read, or filter its output",
+        );
     }
     if over.end == ProgramEnd::TimedOut {
         let most = call.caps.run_seconds;
@@ -155,8 +155,7 @@ impl RequestedCommand {
         longest: TimeoutLimit,
         confinement: &Confinement,
     ) -> Result<Self, RunErrorText> {
-        let args =
-            CallArguments::new(ToolName::Run, call.arguments, &FIELDS).map_err(argument_error)?;
+        let args = CallArguments::new(ToolName::Run, call.arguments).map_err(argument_error)?;
         let command = args.required("command").map_err(argument_error)?;
         check_command(&command)?;
         let most = call.caps.run_seconds;

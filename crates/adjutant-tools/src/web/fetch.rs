@@ -6,7 +6,7 @@ use hyper::header;
 use serde_json::json;
 
 use crate::ToolName;
-use crate::args::{ArgumentNames, CallArguments, ToolArgumentError, brief};
+use crate::args::{CallArguments, ToolArgumentError, brief};
 use crate::output::{ToolCallResult, remark};
 use crate::toolbox::ToolCallContext;
 use crate::web::block_on::block_on;
@@ -17,11 +17,6 @@ use crate::web::page::{self, PageKind};
 use crate::web::target::RequestTarget;
 use crate::web::{WebAccess, WebError};
 use crate::{quote, show, spec};
-
-static FIELDS: [ArgumentNames; 2] = [
-    ArgumentNames::new("url", &["uri", "link"]),
-    ArgumentNames::new("max_chars", &["max_length", "limit"]),
-];
 
 /// Returns the description of WebFetch for models.
 pub(crate) fn spec() -> ToolSpec {
@@ -54,7 +49,7 @@ pub(crate) fn fetch(
     call: &ToolCallContext<'_>,
     web: &WebAccess,
 ) -> Result<ToolCallResult, ToolArgumentError> {
-    let args = CallArguments::new(ToolName::WebFetch, call.arguments, &FIELDS)?;
+    let args = CallArguments::new(ToolName::WebFetch, call.arguments)?;
     let url = args.required("url")?;
     let caps = web.caps();
     let max_chars = args.number("max_chars", 1)?.and_then(|number| usize::try_from(number).ok());

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use url::Url;
 
 use crate::ToolName;
-use crate::args::{ArgumentNames, CallArguments, ToolArgumentError};
+use crate::args::{CallArguments, ToolArgumentError};
 use crate::output::{ToolCallResult, count, remark};
 use crate::toolbox::ToolCallContext;
 use crate::web::address::AddressScope;
@@ -22,11 +22,6 @@ use crate::{quote, show, spec};
 /// The maximum number of characters shown of a title and of a snippet.
 const TITLE_CHARS: usize = 200;
 const SNIPPET_CHARS: usize = 500;
-
-static FIELDS: [ArgumentNames; 2] = [
-    ArgumentNames::new("query", &["q", "search_term"]),
-    ArgumentNames::new("count", &["limit", "max_results", "num_results"]),
-];
 
 /// Returns the description of WebSearch for models.
 pub(crate) fn spec() -> ToolSpec {
@@ -48,7 +43,7 @@ pub(crate) fn search(
     call: &ToolCallContext<'_>,
     web: &WebAccess,
 ) -> Result<ToolCallResult, ToolArgumentError> {
-    let args = CallArguments::new(ToolName::WebSearch, call.arguments, &FIELDS)?;
+    let args = CallArguments::new(ToolName::WebSearch, call.arguments)?;
     let query = args.required("query")?;
     let query = query.trim();
     if query.is_empty() {

@@ -27,12 +27,12 @@ fn wrong_arguments_are_answered_with_the_correct_form() {
     let answers: Vec<_> =
         cases.into_iter().map(|(tool, arguments)| rig.call(tool, arguments)).collect();
     insta::assert_snapshot!(answers.join("\n"), @r#"
-    error: `path` is required
-    error: `path` is required
+    error: `file_path` is required
+    error: `file_path` is required
     error: arguments must be an object, not a string
-    error: `path` is required
-    error: `path` must be a string, not an array
-    error: unknown argument `line`; Read takes `path`, `offset`, `limit`
+    error: `file_path` is required
+    error: `file_path` must be a string, not an array
+    error: unknown argument `line`; Read takes `file_path`, `offset`, `limit`
     error: `offset` must be a whole number of at least 1, not 0
     error: `offset` must be a whole number of at least 1, not "ten"
     error: `limit` must be a whole number of at least 1, not 1.5

@@ -100,6 +100,34 @@ fn nested_rules_negation_and_exclude_files_apply() {
 }
 
 #[test]
+fn a_search_continues_where_it_was_cut() {
+    let rig = Rig::with_caps(ToolCaps { grep_matches: 3, ..ToolCaps::default() });
+    rig.write("a", "x1\n-\nx2\n-\n");
+    rig.write("b", "x3\nx4\nx5\n");
+    insta::assert_snapshot!(rig.grep(json!({"pattern": "x", "after": 1, "offset": 2, "limit": 2})), @r"
+    a
+    3:x2
+    4--
+
+    b
+    1:x3
+    [more matches exist than are shown; continue with `offset` 4, or narrow `pattern`, `path` or `glob`]
+    ");
+    insta::assert_snapshot!(rig.grep(json!({"pattern": "x", "before": 1, "offset": 4})), @r"
+    b
+    2:x4
+    3:x5
+    [2 matches in 1 file]
+    ");
+    let files = json!({"pattern": "x", "output": "files", "offset": 2});
+    assert_eq!(rig.grep(files), "b\n");
+    insta::assert_snapshot!(rig.grep(json!({"pattern": "x", "offset": 9})), @r"
+    No matches in 2 files searched.
+    [`offset` is beyond the last of 5]
+    ");
+}
+
+#[test]
 fn limits_on_matches_and_bytes_are_reported() {
     let rig = Rig::with_caps(ToolCaps { grep_matches: 3, search_bytes: 60, ..ToolCaps::default() });
     rig.write("a", "x1\nx2\n");
@@ -111,18 +139,18 @@ fn limits_on_matches_and_bytes_are_reported() {
 
     b
     1:x3
-    [more matches exist than are shown; narrow `pattern`, `path` or `glob`]
+    [more matches exist than are shown; continue with `offset` 4, or narrow `pattern`, `path` or `glob`]
     ");
     insta::assert_snapshot!(rig.grep(json!({"pattern": "x", "limit": 1, "output": "files"})), @r"
     a
-    [more files exist than are shown; narrow `pattern`, `path` or `glob`]
+    [more files exist than are shown; continue with `offset` 2, or narrow `pattern`, `path` or `glob`]
     ");
     rig.write("a", "x and much more text\n".repeat(3));
     insta::assert_snapshot!(rig.grep(json!({"pattern": "x"})), @r"
     a
     1:x and much more text
     2:x and much more text
-    [more matches exist than are shown; narrow `pattern`, `path` or `glob`]
+    [more matches exist than are shown; continue with `offset` 3, or narrow `pattern`, `path` or `glob`]
     ");
 }
 

@@ -81,6 +81,7 @@ fn split(output: &ToolCallResult) -> (String, String) {
     let (first, rest) = output.text.split_once('\n').unwrap();
     let first = first.split(" in ").next().unwrap().to_owned();
     let rest = rest.rfind("[sandbox: ").map_or(rest, |at| &rest[..at]);
+    let rest = rest.rfind("[to see what was left out, ").map_or(rest, |at| &rest[..at]);
     (first, rest.to_owned())
 }
 
@@ -118,7 +119,7 @@ fn a_call_that_cannot_be_run_is_answered_with_the_correct_form() {
             ),
             (
                 json!({"command": "ls", "shell": "zsh"}),
-                "unknown argument `shell`; Run takes `command`, `cwd`, `timeout`, `description`",
+                "`shell` is not possible: commands run with /bin/sh; write `bash -c '…'` for another shell",
             ),
             (
                 json!({"command": "ls", "cwd": "/usr"}),
@@ -146,7 +147,8 @@ fn a_call_that_cannot_be_run_is_answered_with_the_correct_form() {
 fn the_longest_command_is_run() {
     for bench in Bench::both() {
         let command = format!("echo {}", "x".repeat(64 * 1024 - 5));
-        assert_eq!(bench.run(&command).text.lines().count(), 3);
+        // How it ended, the beginning of the output, what was left out and how to see it.
+        assert_eq!(bench.run(&command).text.lines().count(), 4);
     }
 }
 

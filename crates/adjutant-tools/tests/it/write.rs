@@ -14,8 +14,8 @@ impl Rig {
     fn change(&self, writes: &WriteScope, tool: &str, arguments: &Value) -> ToolCallResult {
         match self.toolbox.prepare_write(tool, arguments, writes) {
             PreparedWrite::Answer(output) => output,
-            PreparedWrite::Change { change, .. } => {
-                self.toolbox.commit_write(tool, arguments, writes, &change, TEMP, &|| false)
+            PreparedWrite::Change { intent, .. } => {
+                self.toolbox.commit_write(tool, arguments, writes, &intent, TEMP, &|| false)
             }
         }
     }
@@ -161,16 +161,18 @@ fn tools_do_not_write_the_task_list() {
 fn only_the_prepared_write_is_made() {
     let rig = Rig::with(&[("f", "old")]);
     let (all, call) = (&WriteScope::Anywhere, json!({"file_path": "f", "content": "new"}));
-    let PreparedWrite::Change { change, before } = rig.toolbox.prepare_write("Write", &call, all)
+    let PreparedWrite::Change { intent, before } = rig.toolbox.prepare_write("Write", &call, all)
     else {
         panic!("there is something to change")
     };
-    assert_eq!(before.as_deref(), Some(&b"old"[..]));
+    let change = intent.change;
+    assert_eq!(before, [Some(b"old".to_vec())]);
     assert_eq!(change.before, Some(content_hash(b"old")));
     assert_eq!(change.after, Some(content_hash(b"new")));
     assert_eq!(rig.bytes("f"), b"old", "looking changes nothing");
     let commit = |change: &ContentChange, stop: bool| {
-        rig.toolbox.commit_write("Write", &call, all, change, TEMP, &|| stop)
+        let intent = change.clone().into();
+        rig.toolbox.commit_write("Write", &call, all, &intent, TEMP, &|| stop)
     };
     rig.write("f", "theirs");
     let output = commit(&change, false);
@@ -236,9 +238,9 @@ fn concurrent_edits_that_succeeded_are_all_in_the_file() {
                 let line = format!("{who}-{nth}\nEND");
                 let call = json!({"file_path": "f", "old_string": "END", "new_string": line});
                 let prepared = rig.toolbox.prepare_write("Edit", &call, &WriteScope::Anywhere);
-                let PreparedWrite::Change { change, .. } = prepared else { panic!("{prepared:?}") };
+                let PreparedWrite::Change { intent, .. } = prepared else { panic!("{prepared:?}") };
                 let (writes, temp) = (&WriteScope::Anywhere, format!(".{who}.tmp"));
-                rig.toolbox.commit_write("Edit", &call, writes, &change, &temp, &|| false)
+                rig.toolbox.commit_write("Edit", &call, writes, &intent, &temp, &|| false)
             };
             (0..EDITS).filter(|nth| !edit(*nth).is_error).count()
         };
@@ -248,4 +250,115 @@ fn concurrent_edits_that_succeeded_are_all_in_the_file() {
     let text = String::from_utf8(rig.bytes("f")).unwrap();
     assert_eq!(text.lines().count() - 1, told, "{text}");
     assert!(told >= EDITS, "someone always comes first");
+}
+
+#[test]
+fn several_edits_of_one_file_are_made_together_or_not_at_all() {
+    let all = &WriteScope::Anywhere;
+    let rig = Rig::with(&[("f", "a\nb\nc\n")]);
+    let edit = |old: &str, new: &str| json!({"old_string": old, "new_string": new});
+    let call = |edits: Value| json!({"file_path": "f", "edits": edits});
+    let said = rig.say(all, "Edit", &call(json!([edit("a", "A"), edit("missing", "x")])));
+    assert!(said.contains("edit 2 of 2") && said.ends_with("Nothing was changed"), "{said}");
+    assert_eq!(rig.bytes("f"), b"a\nb\nc\n");
+    // Later edits see the text after the earlier ones.
+    let said =
+        rig.say(all, "Edit", &call(json!([edit("a", "b"), edit("b\nb", "two"), edit("c", "C")])));
+    assert_eq!(said, "Replaced 3 matches in `f` (line 1, 1, 2).");
+    assert_eq!(rig.bytes("f"), b"two\nC\n");
+    for (arguments, why) in [
+        (call(json!([])), "must have 1 to 100 items"),
+        (call(json!("x")), "must be a list"),
+        (call(json!([{"old_string": "a"}])), "item 1 of `edits`: `new_string` is required"),
+        (call(json!([{"old_string": "a", "new_string": "b", "file_path": "g"}])), "the same file"),
+        (json!({"file_path": "f", "edits": [edit("a", "b")], "old_string": "a"}), "not both"),
+        (json!({"file_path": "f", "old_string": "", "new_string": "x"}), "create files with Write"),
+    ] {
+        let said = rig.say(all, "Edit", &arguments);
+        assert!(said.contains(why), "{arguments}: {said}");
+    }
+}
+
+fn patch(body: &str) -> Value {
+    json!({"patch": format!("*** Begin Patch\n{body}\n*** End Patch")})
+}
+
+#[test]
+fn a_patch_changes_and_adds_files_with_one_intent() {
+    let all = &WriteScope::Anywhere;
+    let rig = Rig::with(&[("a.rs", "one\ntwo\n"), ("b.rs", "three\n")]);
+    let call = patch(
+        "*** Update File: a.rs\n@@\n one\n-two\n+TWO\n*** Update File: b.rs\n-three\n+THREE\n*** Add File: new/c.rs\n+four",
+    );
+    let PreparedWrite::Change { intent, before } = rig.toolbox.prepare_write("Edit", &call, all)
+    else {
+        panic!("there is something to change")
+    };
+    let paths: Vec<_> = intent.changes().map(|change| change.path.as_str()).collect();
+    assert_eq!(paths, ["a.rs", "b.rs", "new/c.rs"]);
+    assert_eq!(before, [Some(b"one\ntwo\n".to_vec()), Some(b"three\n".to_vec()), None]);
+    assert!(!rig.path("new").exists(), "looking makes no folder");
+    // One file that was changed meanwhile keeps all others from being written.
+    rig.write("b.rs", "theirs\n");
+    let output = rig.toolbox.commit_write("Edit", &call, all, &intent, TEMP, &|| false);
+    assert!(output.is_error, "{}", output.text);
+    assert_eq!(rig.bytes("a.rs"), b"one\ntwo\n");
+    rig.write("b.rs", "three\n");
+    let output = rig.toolbox.commit_write("Edit", &call, all, &intent, TEMP, &|| false);
+    assert_eq!(output.touched, ["a.rs", "b.rs", "new/c.rs"]);
+    insta::assert_snapshot!(output.text, @r"
+    Replaced 1 hunk in `a.rs` (line 1).
+    Replaced 1 hunk in `b.rs` (line 1).
+    Created `new/c.rs`: 1 line, 5 bytes.
+    ");
+    assert_eq!(rig.bytes("a.rs"), b"one\nTWO\n");
+    assert_eq!(rig.bytes("new/c.rs"), b"four\n");
+}
+
+#[test]
+fn a_patch_that_fits_only_in_part_changes_nothing() {
+    let rig = Rig::with(&[("a", "one\n"), ("b", "  two\n"), ("x", "x\nx\n"), ("bin", "\0")]);
+    let ok = "*** Update File: a\n-one\n+ONE\n";
+    for (writes, rest, why) in [
+        (WriteScope::Anywhere, "*** Update File: b\n-\ttwo\n+TWO", "`old_string` 1 tab"),
+        (WriteScope::Anywhere, "*** Update File: x\n-x\n+y", "occur several times, at line 1, 2"),
+        (WriteScope::Anywhere, "*** Update File: missing\n-x\n+y", "`missing` does not exist"),
+        (WriteScope::Anywhere, "*** Update File: bin\n-x\n+y", "is a binary file"),
+        (WriteScope::Anywhere, "*** Update File: b\n@@ fn f\n-x\n+y", "after `@@` was not found"),
+        (WriteScope::Anywhere, "*** Add File: b\n+x", "`b` exists"),
+        (WriteScope::Anywhere, "*** Add File: ../b\n+x", "outside the workspace"),
+        (WriteScope::Anywhere, "*** Add File: .git/config\n+x", "git directory"),
+        (
+            WriteScope::Anywhere,
+            "*** Add File: .adjutant/specs/TODO.md\n+x",
+            "kept by adjutant itself",
+        ),
+        (WriteScope::Anywhere, "*** Update File: ./a\n-one\n+two", "twice"),
+        (WriteScope::Anywhere, "*** Delete File: b", "use `rm` or `mv` in Run"),
+        (WriteScope::Below("docs".to_owned()), "*** Add File: docs/b\n+x", "only below `docs`"),
+        (WriteScope::Nowhere, "*** Add File: c\n+x", "you may not write files"),
+    ] {
+        let said = rig.say(&writes, "Edit", &patch(&format!("{ok}{rest}")));
+        assert!(said.starts_with("error: ") && said.contains(why), "{rest}: {said}");
+        assert_eq!(rig.bytes("a"), b"one\n", "{rest}");
+    }
+}
+
+#[test]
+fn a_patch_that_is_stopped_halfway_says_what_was_written() {
+    let all = &WriteScope::Anywhere;
+    let rig = Rig::with(&[("a", "one\n"), ("b", "two\n")]);
+    let call = patch("*** Update File: a\n-one\n+ONE\n*** Update File: b\n-two\n+TWO");
+    let PreparedWrite::Change { intent, .. } = rig.toolbox.prepare_write("Edit", &call, all) else {
+        panic!("there is something to change")
+    };
+    let asked = std::cell::Cell::new(0);
+    let stops = || {
+        asked.set(asked.get() + 1);
+        asked.get() > 1
+    };
+    let output = rig.toolbox.commit_write("Edit", &call, all, &intent, TEMP, &stops);
+    assert_eq!(output.touched, ["a"]);
+    insta::assert_snapshot!(output.text, @"stopped before `b` was written; the patch was applied in part: `a` was written, the rest was not. Read the files before you go on");
+    assert_eq!((rig.bytes("a"), rig.bytes("b")), (b"ONE\n".to_vec(), b"two\n".to_vec()));
 }

@@ -20,7 +20,7 @@ const CONTENT: [&str; 2] = ["content", "text"];
 /// A tool call that the agent requested, in short form.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ToolCallSummary {
-    /// The tool's name as the model wrote it.
+    /// The tool's name as the call was read.
     pub tool: String,
     /// The most informative part of the arguments, unsanitized and cut.
     pub arguments: String,

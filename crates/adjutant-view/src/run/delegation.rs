@@ -185,7 +185,7 @@ pub struct Delegation {
     pub(super) files_seen: BTreeSet<Arc<str>>,
     /// The files that calls in progress are about to change, by call.
     #[serde(default)]
-    pub(super) preparing: BTreeMap<u32, Arc<str>>,
+    pub(super) preparing: BTreeMap<u32, Vec<Arc<str>>>,
     /// The tool calls of the latest answer, by number.
     pub(super) asked: Vec<ToolCallSummary>,
     /// The numbers of the tool calls in progress.

@@ -50,6 +50,7 @@ fn cache_reads_missing_prices_and_overruns_are_shown() {
         attempt: 1,
         text: "ok".into(),
         tool_calls: vec![],
+        translations: vec![],
         stop: adjutant_core::StopReason::EndTurn,
         opaque: None,
         settlement: adjutant_core::budget::Settlement {

@@ -247,6 +247,7 @@ impl History {
             attempt: 1,
             text: text.into(),
             tool_calls,
+            translations: vec![],
             stop,
             opaque: None,
             settlement: settled(usage),

@@ -257,7 +257,7 @@ fn unknown_tools_and_broken_arguments_get_an_error_and_the_child_continues() {
             { tool = "Nope" },
             { tool = "Read", raw_args = '{"path": ' },
             { tool = "Read", args = { path = "../secret.txt" } },
-            { tool = "Read", args = { file = "a.txt" } },
+            { tool = "Read", args = { colour = "a.txt" } },
         ]
         [[turn]]
         text = "{{result 1}}\n{{result 2}}\n{{result 3}}\n{{result 4}}\n{{result 5}}"
@@ -278,7 +278,7 @@ fn unknown_tools_and_broken_arguments_get_an_error_and_the_child_continues() {
         > Not run: `Nope` is not available to you. Available: Glob, Grep, Note, Read.
         > Not run: the arguments are not valid JSON. Send one JSON object.
         > `../secret.txt` is outside the workspace; give a path relative to its root
-        > unknown argument `file`; Read takes `path`, `offset`, `limit`
+        > unknown argument `colour`; Read takes `file_path`, `offset`, `limit`
 
         Run run_0000000000_bbbbbb, transcripts in $PLACE/state/runs/run_0000000000_bbbbbb/transcripts
         --- stderr ---

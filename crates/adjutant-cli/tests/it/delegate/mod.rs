@@ -10,6 +10,7 @@ mod exits;
 mod flags;
 mod git_dirs;
 mod live;
+mod other_vocabulary;
 mod replay;
 pub(crate) mod signals;
 mod subfolder;

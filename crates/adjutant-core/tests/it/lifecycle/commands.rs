@@ -89,7 +89,7 @@ fn writes(sim: &mut Sim, child: SessionId, path: &str) {
     let change = ContentChange { path: path.into(), before: None, after };
     sim.call(child, vec![tool("w", "Write", json!({}))]);
     let turn = sim.node(child).turn;
-    let wrote = Command::PrepareWrite { session: child, turn, call: 0, change };
+    let wrote = Command::PrepareWrite { session: child, turn, call: 0, intent: change.into() };
     assert_eq!(kinds(&sim.submit(wrote).unwrap()), "write_prepared");
     sim.output(child, 0, "Written.");
 }

@@ -11,6 +11,7 @@ mod ends;
 mod errors;
 mod limited;
 mod mail;
+mod other_shapes;
 mod resume;
 mod resume_time;
 mod spaces;

@@ -22,15 +22,15 @@ fn change(path: &str) -> ContentChange {
 }
 
 fn prepare(session: SessionId, call: u32, path: &str) -> Command {
-    Command::PrepareWrite { session, turn: 1, call, change: change(path) }
+    Command::PrepareWrite { session, turn: 1, call, intent: change(path).into() }
 }
 
 /// Shows the effects that write, in order.
 fn steps(sim: &Sim) -> Vec<String> {
     let step = |effect: &Effect| match effect {
         Effect::PrepareWrite { index, writes, .. } => Some(format!("prepare {index} {writes}")),
-        Effect::Write { index, writes, change, .. } => {
-            Some(format!("write {index} {writes} {}", change.path))
+        Effect::Write { index, writes, intent, .. } => {
+            Some(format!("write {index} {writes} {}", intent.change.path))
         }
         _ => None,
     };
@@ -47,7 +47,8 @@ fn writes_run_one_at_a_time_and_are_recorded_before_they_happen() {
     assert_eq!(kinds(&sim.submit(prepare(child, 0, "a")).unwrap()), "write_prepared");
     // The same report twice, or one of a turn that is over, changes nothing.
     assert_eq!(kinds(&sim.submit(prepare(child, 0, "a")).unwrap()), "");
-    let old = Command::PrepareWrite { session: child, turn: 9, call: 2, change: change("b") };
+    let old =
+        Command::PrepareWrite { session: child, turn: 9, call: 2, intent: change("b").into() };
     assert_eq!(kinds(&sim.submit(old).unwrap()), "");
     sim.output(child, 0, "Created");
     let all = [first, "write 0 below .adjutant/specs a", "prepare 2 below .adjutant/specs"];
@@ -82,7 +83,8 @@ fn reads_run_in_parallel_but_never_before_an_earlier_write() {
     let calls = calls.iter().enumerate().map(|(at, name)| {
         let mut call = tool(&at.to_string(), name, args(name));
         // Each is another one, so that no loop is seen in them.
-        call.arguments["path"] = json!(at.to_string());
+        let path = if *name == "Write" { "file_path" } else { "path" };
+        call.arguments[path] = json!(at.to_string());
         call
     });
     sim.call(child, calls.collect());
@@ -109,7 +111,7 @@ fn a_waiting_read_runs_after_an_interruption() {
     let (mut sim, child) = writer();
     sim.call(child, vec![write("a", "a"), read("r", "x")]);
     sim.submit(prepare(child, 0, "a")).unwrap();
-    let looked = [((child, 0), WriteFinding::Applied)].into_iter().collect();
+    let looked = [((child, 0), vec![WriteFinding::Applied])].into_iter().collect();
     let rights = Rights::of(sim.tree.policy());
     sim.restart(ResumeOptions { rights, write_findings: looked, ..ResumeOptions::default() });
     assert!(looks(&sim).contains(&1), "{:?}", sim.effects);
@@ -132,7 +134,7 @@ fn an_interrupted_write_is_judged_by_the_file_and_never_repeated() {
             if cancelled {
                 sim.cancel(child);
             }
-            let looked = looked.map(|looked| ((child, 0), looked)).into_iter().collect();
+            let looked = looked.map(|looked| ((child, 0), vec![looked])).into_iter().collect();
             let rights = Rights::of(sim.tree.policy());
             sim.restart(ResumeOptions {
                 rights,

@@ -67,11 +67,11 @@ impl Runner {
                     prepare(&tool_site, folder.as_ref(), session, turn, index, &call, &writes)
                 });
             }
-            Effect::Write { session, turn, index, call, writes, change } => {
+            Effect::Write { session, turn, index, call, writes, intent } => {
                 let stop = Arc::clone(&self.running.entry(session).or_default().stop);
                 let tool_site = self.tool_site(session);
                 self.tasks.spawn_blocking(move || {
-                    commit(&tool_site, session, turn, index, &call, &writes, &change, &stop)
+                    commit(&tool_site, session, turn, index, &call, &writes, &intent, &stop)
                 });
             }
             Effect::Fetch { session, turn, index, call, host, hosts } => {

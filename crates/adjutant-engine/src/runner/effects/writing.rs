@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use adjutant_core::{
-    Command, ContentChange, Policy, Preset, SessionId, ToolCall, ToolOutput, Tree, WriteFinding,
+    Command, Policy, Preset, SessionId, ToolCall, ToolOutput, Tree, WriteFinding, WriteIntent,
     WriteScope,
 };
 use adjutant_store::RunDir;
@@ -52,11 +52,14 @@ pub(crate) fn prepare(
         let prepared = tool_site.with_toolbox(|toolbox| {
             Ok(toolbox.prepare_write(&request.name, &request.arguments, writes))
         });
-        let (change, before) = match prepared.map_err(ToolOutput::error)? {
+        let (intent, before) = match prepared.map_err(ToolOutput::error)? {
             PreparedWrite::Answer(output) => return Err(as_output(output)),
-            PreparedWrite::Change { change, before } => (change, before),
+            PreparedWrite::Change { intent, before } => (intent, before),
         };
-        if let (Some(folder), Some(hash), Some(bytes)) = (folder, &change.before, before) {
+        for (change, before) in intent.changes().zip(before) {
+            let (Some(folder), Some(hash), Some(bytes)) = (folder, &change.before, before) else {
+                continue;
+            };
             folder.save_before_image(hash, &bytes).map_err(|error| {
                 let why = error.io();
                 ToolOutput::error(format!(
@@ -65,10 +68,10 @@ pub(crate) fn prepare(
                 ))
             })?;
         }
-        Ok(change)
+        Ok(intent)
     });
     let command = match prepared {
-        Ok(Ok(change)) => Command::PrepareWrite { session, turn, call, change },
+        Ok(Ok(intent)) => Command::PrepareWrite { session, turn, call, intent },
         Ok(Err(output)) => output_command(session, turn, call, Ok(output)),
         Err(crash) => crash.command(session),
     };
@@ -87,7 +90,7 @@ pub(crate) fn commit(
     call: u32,
     request: &ToolCall,
     writes: &WriteScope,
-    change: &ContentChange,
+    intent: &WriteIntent,
     stop: &AtomicBool,
 ) -> EffectResult {
     let began = Instant::now();
@@ -97,7 +100,7 @@ pub(crate) fn commit(
     let result = catch_panic(|| {
         let written = tool_site.with_toolbox(|toolbox| {
             let written =
-                toolbox.commit_write(name, arguments, writes, change, &temp, &should_stop);
+                toolbox.commit_write(name, arguments, writes, intent, &temp, &should_stop);
             Ok(as_output(written))
         });
         written.unwrap_or_else(ToolOutput::error)
@@ -109,18 +112,21 @@ pub(crate) fn commit(
 pub(crate) fn check_interrupted_writes(
     tree: &Tree,
     tool_site: &dyn Fn(SessionId) -> ToolSite,
-) -> BTreeMap<(SessionId, u32), WriteFinding> {
-    let looked = tree.open_writes().map(|(session, turn, call, change)| {
+) -> BTreeMap<(SessionId, u32), Vec<WriteFinding>> {
+    let looked = tree.open_writes().map(|(session, turn, call, intent)| {
         let found = tool_site(session).with_toolbox(|toolbox| {
-            // Best effort: a leftover temporary file does no harm.
-            let _ = toolbox.clean(&change.path, &temp_name(session, turn, call));
-            Ok(match toolbox.content_hash(&change.path) {
-                Ok(now) => change.judge(now.as_deref()),
-                Err(_) => WriteFinding::Unknown,
-            })
+            let findings = intent.changes().map(|change| {
+                // Best effort: a leftover temporary file does no harm.
+                let _ = toolbox.clean(&change.path, &temp_name(session, turn, call));
+                match toolbox.content_hash(&change.path) {
+                    Ok(now) => change.judge(now.as_deref()),
+                    Err(_) => WriteFinding::Unknown,
+                }
+            });
+            Ok(findings.collect())
         });
         // If the workspace cannot be opened, the state of its files is unknown.
-        let looked = found.unwrap_or(WriteFinding::Unknown);
+        let looked = found.unwrap_or_default();
         ((session, call), looked)
     });
     looked.collect()

@@ -5,12 +5,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use adjutant_core::tool_call::calls_as_run;
 use adjutant_core::tree::CALLS_PER_TURN;
 use adjutant_core::workspace::commit_failed;
 use adjutant_core::write::RUN;
 use adjutant_core::{
     AgentName, ContextFileStatus, DelegationState, ErrorCode, Event, Grant, Label, ModelSpec,
-    Outcome, SessionId, ToolCall, ToolOutput,
+    Outcome, SessionId, ToolOutput,
 };
 use adjutant_formats::contract::{Return, ReturnFinding, ReturnStatus, is_about_claim};
 
@@ -53,9 +54,11 @@ impl Delegation {
                 self.retry = None;
                 self.waits_since(entry);
             }
-            Event::Replied { text, tool_calls, .. } => {
+            Event::Replied { text, tool_calls, translations, .. } => {
                 self.last_error = None;
-                self.fold_replied(entry, text, tool_calls, texts);
+                let calls = calls_as_run(tool_calls, translations).take(CALLS_PER_TURN);
+                self.asked = calls.map(|call| ToolCallSummary::of(&call)).collect();
+                self.fold_replied(entry, text, texts);
             }
             Event::AttemptFailed { error, attempt, retry_at, .. } => {
                 self.last_error = Some(error.kind);
@@ -84,8 +87,9 @@ impl Delegation {
             Event::ToolReturned { call, output, .. } => {
                 self.fold_tool_result(entry, *call, output, texts)
             }
-            Event::WritePrepared { call, change, .. } => {
-                self.preparing.insert(*call, Arc::from(change.path.as_str()));
+            Event::WritePrepared { call, intent, .. } => {
+                let paths = intent.changes().map(|change| Arc::from(change.path.as_str()));
+                self.preparing.insert(*call, paths.collect());
             }
             Event::Judged { returned, errors, warnings, .. } => {
                 if let Some(returned) = returned {
@@ -222,18 +226,10 @@ impl Delegation {
         self.bytes = 0;
     }
 
-    fn fold_replied(
-        &mut self,
-        entry: TimedEvent<'_>,
-        text: &str,
-        tool_calls: &[ToolCall],
-        texts: TextRetention,
-    ) {
+    fn fold_replied(&mut self, entry: TimedEvent<'_>, text: &str, texts: TextRetention) {
         if texts == TextRetention::Kept && !text.trim().is_empty() {
             text.clone_into(&mut self.last_text);
         }
-        self.asked.clear();
-        self.asked.extend(tool_calls.iter().take(CALLS_PER_TURN).map(ToolCallSummary::of));
         self.under_way.clear();
         self.waits_since(entry);
     }
@@ -286,8 +282,10 @@ impl Delegation {
                 self.files.push(path);
             }
         }
-        let changed = self.preparing.remove(&call).filter(|_| !output.is_error);
-        self.changed.extend(changed);
+        let is_changed =
+            |path: &Arc<str>| !output.is_error || output.touched.iter().any(|it| **it == **path);
+        let changed = self.preparing.remove(&call).unwrap_or_default();
+        self.changed.extend(changed.into_iter().filter(is_changed));
         self.waits_since(entry);
     }
 }
