@@ -2,6 +2,7 @@
 
 mod alias;
 mod approvals;
+mod eval;
 mod groups;
 mod mcp;
 mod records;
@@ -22,6 +23,7 @@ use crate::hints;
 use crate::workspace_flags::{WorkspaceSetupFlags, WriteFlags};
 
 pub(crate) use approvals::{ApproveCallArgs, DetachedFlags};
+pub(crate) use eval::EvalArgs;
 pub(crate) use mcp::{McpArgs, McpClient, McpCommand, McpScope, OnDisconnect};
 pub(crate) use records::{
     CancelRunArgs, CostArgs, ErrorsArgs, ErrorsCommand, LogArgs, NAME, PruneRunsArgs, ResultArgs,
@@ -209,6 +211,8 @@ pub(crate) enum CliCommand {
     Commands(CommandsArgs),
     /// Add, list, show and update the tasks of a project.
     Task(TaskArgs),
+    /// Measure what agents achieve on tasks with known solutions.
+    Eval(EvalArgs),
     /// List known models, their prices, and which ones you can use.
     Models,
     /// Check everything a run needs and report what is missing.

@@ -115,6 +115,17 @@ pub(crate) fn execute_run(
     approver: Approver,
     showing: &DisplayOptions,
 ) -> Result<ExecutedRun, Failure> {
+    execute_in_view(engine, archive, work, approver, (LiveView::new(showing.events), showing))
+}
+
+/// Executes `work` and shows its progress in `live`.
+pub(crate) fn execute_in_view(
+    engine: Engine,
+    archive: &Archive,
+    work: RunRequest,
+    approver: Approver,
+    (live, showing): (LiveView, &DisplayOptions),
+) -> Result<ExecutedRun, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(TOOL_THREADS)
@@ -122,7 +133,7 @@ pub(crate) fn execute_run(
         .map_err(|error| {
             Failure::new(Exit::Failed, format!("cannot start the runtime: {error}"))
         })?;
-    let live = Rc::new(RefCell::new(LiveView::new(showing.events)));
+    let live = Rc::new(RefCell::new(live));
     let (orders, control) = mpsc::channel(ORDERS);
     let telling = ResultNarrator { live: Rc::clone(&live), result_tokens: showing.result_tokens };
     let staff = |storage| RunHost {

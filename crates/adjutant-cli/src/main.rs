@@ -17,6 +17,7 @@ mod delegate;
 mod demo;
 mod detached;
 mod errors;
+mod eval;
 mod execute;
 mod exit;
 mod goal;
@@ -91,6 +92,7 @@ fn act(cli: Cli) -> Result<Exit, Failure> {
         CliCommand::Agents(args) => agents::run_agents(&args, json),
         CliCommand::Commands(args) => commands::run_commands(&args, json),
         CliCommand::Task(args) => tasks::run_task(&args, json),
+        CliCommand::Eval(args) => eval::run_eval(&args, json, home),
         CliCommand::Models => models::run_models(json),
         CliCommand::Doctor => models::run_doctor(&settings::home(home)?, json),
         CliCommand::Init => models::run_init(json),

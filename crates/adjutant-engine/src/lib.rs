@@ -27,7 +27,7 @@ pub use adjutant_tools::{
     CustomTool, Masker, ProjectOverview, SearchEndpoint, ToolCallResult, WebAccess, WebCaps,
 };
 pub use adjutant_workspace::sandbox::{
-    close_inherited_files, helper_main_if_asked as sandbox_helper_if_asked,
+    CancelHandle, close_inherited_files, helper_main_if_asked as sandbox_helper_if_asked,
 };
 pub use adjutant_workspace::toolchains;
 pub use adjutant_workspace::{git_dirs_around, why_no_repository, with_link_targets};
@@ -54,4 +54,4 @@ pub use results::undo::{FileUndo, UndoError, UndoOutcome, UndoReport};
 pub use runner::clock::{WallClock, wall_now};
 pub use runner::effects::{Approver, ApproverAnswer, ApproverQuestion, artifact_facts};
 pub use runner::{ControlCommand, Narrator, Reporter};
-pub use workspaces::{WorkspaceSetup, why_not_kept};
+pub use workspaces::{WorkCheck, WorkCheckResult, WorkspaceSetup, why_not_kept};

@@ -11,6 +11,7 @@ pub mod approval;
 pub mod cost;
 pub mod delegations;
 pub mod errors;
+pub mod eval;
 pub mod events;
 pub mod layout;
 pub mod log;

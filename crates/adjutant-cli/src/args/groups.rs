@@ -11,7 +11,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("Steer runs", &["tell", "wait", "cancel", "approvals", "approve"]),
     ("Review changes", &["diff", "merge", "discard", "undo", "prune"]),
     ("Set up", &["init", "models", "agents", "commands", "policy", "mcp", "completions"]),
-    ("Check", &["doctor", "check", "parse", "validate"]),
+    ("Check", &["doctor", "eval", "check", "parse", "validate"]),
 ];
 
 /// Gives the command a help that lists its subcommands in groups.

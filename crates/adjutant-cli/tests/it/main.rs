@@ -9,6 +9,7 @@ mod control;
 mod delegate;
 mod demo;
 mod docs;
+mod eval;
 mod help;
 mod hostile;
 mod kills;

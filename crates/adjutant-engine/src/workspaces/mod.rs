@@ -4,6 +4,7 @@
 //! settings, `tool_site` is where tools act, `recorded` converts to the types of the journal. Invariant: tools of a
 //! writer act in its own workspace or that of its nearest ancestor with one, never in the person's tree.
 
+mod check;
 mod recorded;
 mod setup;
 mod tool_site;
@@ -24,6 +25,7 @@ use adjutant_workspace::{BinaryContent, Conflict, ObjectId, PatchOptions};
 use crate::error_chain::error_chain;
 use crate::runner::clock::WallClock;
 
+pub use check::{WorkCheck, WorkCheckResult};
 use recorded::{as_kept, as_record, as_space, seen_from};
 pub use setup::WorkspaceSetup;
 pub(crate) use tool_site::ToolSite;

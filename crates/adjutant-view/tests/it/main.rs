@@ -8,6 +8,7 @@ mod continuations;
 mod cost;
 mod delegations;
 mod errors;
+mod eval;
 mod events;
 mod history;
 mod layout;

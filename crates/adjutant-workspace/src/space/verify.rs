@@ -9,6 +9,7 @@
 //! removed by the next verification of the same agent or by the sweep.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::ops::{Bound, Deref};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,9 +24,9 @@ use super::workspace::{Workspace, WorkspaceFiles};
 use super::workspace_dir::WorkspaceDir;
 use super::workspaces::WorkspacesContext;
 use super::worktree::WorktreeWorkspace;
-use super::{WorkspaceBacking, WorkspaceError, WorkspaceRecord};
+use super::{WorkspaceBacking, WorkspaceError, WorkspaceRecord, Workspaces};
 use crate::trees::remove_with_empty_parents;
-use crate::{Diff, ObjectId, ResultRef, Root, without_dots};
+use crate::{Diff, MissingParents, ObjectId, PathError, RelPath, ResultRef, Root, without_dots};
 
 /// The suffix of names of verify workspaces; no agent's name has it.
 const SUFFIX: &str = ".verify";
@@ -43,7 +44,37 @@ impl VerifyWorkspace {
     pub fn from_base(&self) -> &[PathBuf] {
         &self.from_base
     }
+
+    /// Writes files into it, in place of the work's own files at these paths.
+    ///
+    /// # Errors
+    ///
+    /// The first path that cannot be written, for example because the work has a link or a directory there.
+    pub fn lay_over<'a>(
+        &self,
+        files: impl IntoIterator<Item = (&'a Path, &'a [u8])>,
+    ) -> Result<(), WorkspaceError> {
+        for (path, bytes) in files {
+            let written = self.root().and_then(|root| {
+                let target = root.file_target(
+                    &RelPath::default(),
+                    &root.relative(path)?,
+                    MissingParents::Create,
+                )?;
+                match target.unlink() {
+                    Ok(()) | Err(PathError::NotFound) => {}
+                    Err(error) => return Err(error),
+                }
+                target.replace(bytes, None, OsStr::new(LAID_OVER_TEMP))
+            });
+            written.map_err(WorkspaceError::path(path))?;
+        }
+        Ok(())
+    }
 }
+
+/// The name of the temporary file beside a file that is laid over the work.
+const LAID_OVER_TEMP: &str = ".adjutant-laid-over";
 
 /// The files that a verify workspace has from the base instead of from the work.
 ///
@@ -175,6 +206,23 @@ impl Workspace {
         let work = kept.commit.as_ref().unwrap_or(&kept.base);
         let (space, from_base) = shared.make_fresh(&reference, &self.record(), work, keep)?;
         Ok(VerifyWorkspace { workspace: Workspace::new(shared, reference, space), from_base })
+    }
+}
+
+impl Workspaces {
+    /// Makes a workspace with the present files of the user's tree for one verify command. `run` and `name` identify
+    /// it, as in [`Workspaces::make`].
+    ///
+    /// # Errors
+    ///
+    /// Why it could not be made.
+    pub fn make_verify_workspace(
+        &self,
+        run: &str,
+        name: &str,
+    ) -> Result<VerifyWorkspace, WorkspaceError> {
+        let workspace = self.make(run, &format!("{name}{SUFFIX}"), name, None)?;
+        Ok(VerifyWorkspace { workspace, from_base: Vec::new() })
     }
 }
 

@@ -2,7 +2,8 @@
 
 use crate::support::rig::Rig;
 
-const COMMANDS: [&str; 28] = [
+const COMMANDS: [&str; 29] = [
+    "eval",
     "commands",
     "demo",
     "run",
@@ -96,6 +97,7 @@ fn help_names_every_command_and_every_exit_code() {
 
         Check:
           doctor       Check everything a run needs and report what is missing
+          eval         Measure what agents achieve on tasks with known solutions
           check        Check whether the limits allow a delegation, given as JSON
           parse        Read [delegate:description:hours] markers from stdin
           validate     Check a subagent's return on stdin against the standard format
