@@ -242,8 +242,12 @@ fn missing_program(needed: NeededToolchain, spaces: &WorkspaceSetup) -> Option<&
 }
 
 fn ran_out_of_budget(view: &RunView) -> bool {
+    // The code also stands for tokens, turns and cut-off answers. Only where money is short is this flag recommended.
     let is_over = |it: &Delegation| {
-        it.reason.as_ref().is_some_and(|reason| reason.code == ErrorCode::BudgetExceeded)
+        it.reason.as_ref().is_some_and(|reason| {
+            reason.code == ErrorCode::BudgetExceeded
+                && reason.recommendation.contains("--budget-usd")
+        })
     };
     view.root().is_some_and(is_over) || view.delegations().any(is_over)
 }

@@ -141,7 +141,7 @@ impl Evaluation {
         if args.yes {
             return Ok(());
         }
-        let share = (left / self.prepared.len()).max(1) as u64;
+        let share = left.div_ceil(self.prepared.len()) as u64;
         let worst: Vec<(u64, Option<Usd>)> =
             self.prepared.iter().map(PreparedConfiguration::worst_case).collect();
         let tokens =
@@ -273,6 +273,8 @@ fn spaces_for(
     let mut setup = default_setup(archive.path());
     setup.hidden.push(archive.path().to_owned());
     setup.hidden.extend(plan.tasks_dir.clone());
+    // The built-in tasks are in the program as text.
+    setup.hidden.extend(std::env::current_exe().ok());
     prepared.find_toolchains(&mut setup);
     setup
 }

@@ -4,12 +4,13 @@
 //! attempt begins and one when it is judged. Start at [`EvalRecord::create`] and [`EvalRecord::reopen`]. Invariant: an
 //! attempt without a judged line is made again, and what it cost counts.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use adjutant_core::Usd;
+use adjutant_core::{Event, SessionId, Usd};
 use adjutant_engine::{Archive, wall_now};
 use adjutant_view::eval::EvalAttempt;
 use adjutant_view::{RunView, TimedEvent};
@@ -222,12 +223,23 @@ fn failed(path: &Path) -> impl Fn(io::Error) -> Failure + use<> {
     move |error| Failure::new(Exit::Failed, format!("{path}: {error}"))
 }
 
-/// Returns what a run cost, as far as its journal can be read.
+/// Returns what a run cost, as far as its journal can be read. A request that was running counts as spent, as it does
+/// when a run is resumed.
 fn cost_of(archive: &Archive, run: &str) -> Usd {
     let mut view = RunView::light();
+    let mut open: BTreeMap<SessionId, Usd> = BTreeMap::new();
     let records = archive.find(run).ok().and_then(|(files, _)| files.records().ok());
     for record in records.into_iter().flatten().map_while(Result::ok) {
+        if let Event::Reserved { session, reservation } = &record.event {
+            open.insert(*session, reservation.amount.usd);
+        } else if let Event::Replied { session, .. }
+        | Event::AttemptFailed { session, .. }
+        | Event::Settled { session, .. } = &record.event
+        {
+            open.remove(session);
+        }
         view.apply(TimedEvent::new(record.at, record.wall_ms, &record.event));
     }
-    view.root().map(|root| root.inclusive.usd).unwrap_or_default()
+    let settled = view.root().map(|root| root.inclusive.usd).unwrap_or_default();
+    open.into_values().fold(settled, |sum, usd| sum + usd)
 }
