@@ -1,9 +1,15 @@
 //! Patches in the `*** Begin Patch` format, which name files and changed lines but no line numbers.
 //!
-//! [`parse`] reads a patch, [`FilePatch::apply`] computes the new text of one file. Trailing whitespace of the
+//! [`parse`] reads a patch, [`apply`] computes the new text of one file. Trailing whitespace of the
 //! lines that are looked for does not count; lines that a patch does not change keep their bytes.
 
 use std::ops::Range;
+
+/// The most places of a hunk that are looked for: enough to say that there are several.
+const MAX_PLACES: usize = 10;
+
+/// The most files of one patch, because all of them are held until the first is written.
+const MAX_FILES: usize = 100;
 
 /// The most hunks that one patch may have, because each is searched for in the whole file.
 const MAX_HUNKS: usize = 500;
@@ -124,6 +130,12 @@ pub fn parse(text: &str) -> Result<Patch, String> {
         };
         let line = line.trim_end();
         if line == "*** End Patch" {
+            if let Some((number, _)) = lines.find(|(_, line)| !line.trim().is_empty()) {
+                return Err(format!(
+                    "line {} stands after `*** End Patch`; send one patch in a call and nothing else",
+                    number + 1
+                ));
+            }
             break;
         }
         let mut body = Vec::new();
@@ -146,6 +158,9 @@ pub fn parse(text: &str) -> Result<Patch, String> {
     }
     if hunks > MAX_HUNKS {
         return Err(format!("the patch has {hunks} hunks; {MAX_HUNKS} are the most"));
+    }
+    if files.len() > MAX_FILES {
+        return Err(format!("the patch has {} files; {MAX_FILES} are the most", files.len()));
     }
     Ok(Patch { files })
 }
@@ -319,10 +334,12 @@ impl<'text> FileLines<'text> {
         wanted.push('\n');
         // An anchor may itself be the first line of the hunk.
         let starts = if hunk.anchors.is_empty() { from } else { from - 1 };
-        let mut places = self.places(&wanted, starts);
-        if hunk.is_at_end {
-            places.retain(|at| at + old.len() == self.lines.len());
-        }
+        let places = if hunk.is_at_end {
+            let at = self.lines.len().checked_sub(old.len()).filter(|at| *at >= starts);
+            at.filter(|at| self.plain[self.starts[*at]..] == *wanted).into_iter().collect()
+        } else {
+            self.places(&wanted, starts)
+        };
         match places[..] {
             [] => Err(HunkProblemKind::NotFound(old.join("\n"))),
             // Below its anchor the first place is meant.
@@ -333,16 +350,18 @@ impl<'text> FileLines<'text> {
         }
     }
 
-    /// Returns the line indexes at or after `from` at which `wanted` stands, in one pass.
+    /// Returns the line indexes at or after `from` at which `wanted` stands, [`MAX_PLACES`] at most.
     fn places(&self, wanted: &str, from: usize) -> Vec<usize> {
         let Some(&start) = self.starts.get(from) else { return Vec::new() };
         let (mut places, mut at) = (Vec::new(), start);
-        // The line break at the end of one match may begin the next.
-        while let Some(found) = self.plain.get(at..).and_then(|rest| rest.find(wanted)) {
+        while places.len() < MAX_PLACES
+            && let Some(found) = self.plain.get(at..).and_then(|rest| rest.find(wanted))
+        {
             if let Ok(index) = self.starts.binary_search(&(at + found)) {
                 places.push(index);
             }
-            at += found + wanted.len() - 1;
+            // Places may overlap.
+            at += found + 1;
         }
         places
     }

@@ -213,10 +213,20 @@ fn plans(
         let written = file.path().to_owned();
         let unapplied = |why| format!("nothing was changed: {why}");
         let plan = plan(call, below, &written, FileRequest::Patch(file)).map_err(unapplied)?;
+        let shown = brief(&written);
         if plans.iter().any(|other| other.path == plan.path) {
-            let shown = brief(&written);
             return Err(format!(
                 "nothing was changed: the patch names `{shown}` twice; put all its hunks together"
+            ));
+        }
+        let path = plan.path.as_path();
+        let clashes = |other: &WritePlan| {
+            let other = other.path.as_path();
+            other.starts_with(path) || path.starts_with(other)
+        };
+        if plans.iter().any(clashes) {
+            return Err(format!(
+                "nothing was changed: the patch names `{shown}` as a file and as a directory"
             ));
         }
         plans.push(plan);
@@ -249,10 +259,16 @@ fn plan(
     let place = place.map_err(|error| refused(&error))?;
     let max = call.caps.write_bytes;
     let image = place.read(max).map_err(|error| refused(&error))?;
+    if matches!(request, FileRequest::Patch(_))
+        && image.as_ref().is_some_and(|image| image.mode.is_read_only())
+    {
+        // Before the first file of the patch is written.
+        return Err(refused(&PathError::ReadOnly));
+    }
     let shown = show::path(path.as_path());
     let (content, words) = match request {
         FileRequest::Whole(args) => whole_text(args, image.as_ref(), &shown)?,
-        FileRequest::Edits(args) => change_text(args, image.as_ref(), &shown)?,
+        FileRequest::Edits(args) => change_text(args, image.as_ref(), &shown, max)?,
         FileRequest::Patch(file) => patched_text(&file, image.as_ref(), &shown)?,
     };
     if content.len() as u64 > max {
@@ -362,6 +378,7 @@ fn change_text(
     args: &CallArguments,
     image: Option<&FileImage>,
     shown: &str,
+    max: u64,
 ) -> Result<(Vec<u8>, String), WriteErrorText> {
     let edits = text_edits(args)?;
     let original = text_of(image, shown)?;
@@ -374,6 +391,14 @@ fn change_text(
                 "`old_string` holds a mark such as `{OPENING}…]`, which stands for a secret you were not shown; \
                  choose text beside it"
             ));
+        }
+        // Before the text is made: a few edits that double it could need more memory than there is.
+        let places = if edit.all { text.matches(edit.old.as_str()).count() as u64 } else { 1 };
+        let size = (text.len() as u64)
+            .saturating_sub(places.saturating_mul(edit.old.len() as u64))
+            .saturating_add(places.saturating_mul(edit.new.len() as u64));
+        if size > max {
+            return Err(format!("`{shown}` would have {size} bytes; the most is {max}"));
         }
         let edited = replace_text(&text, &edit.old, &edit.new, edit.all).map_err(|why| {
             if number_of_edits == 1 {

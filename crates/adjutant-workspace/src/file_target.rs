@@ -57,7 +57,9 @@ pub struct FileImage {
 pub struct FileMode(u32);
 
 impl FileMode {
-    fn is_read_only(self) -> bool {
+    /// Says whether no account may write the file.
+    #[must_use]
+    pub const fn is_read_only(self) -> bool {
         self.0 & WRITABLE == 0
     }
 

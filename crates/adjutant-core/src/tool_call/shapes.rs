@@ -5,9 +5,10 @@
 use adjutant_formats::search_replace;
 use serde_json::{Map, Value, json};
 
-use super::arguments::ToolArguments;
+use super::arguments::{ToolArguments, arguments_of, canonical};
 use super::names::{CallShape, ToolAlias, is_same_name};
 use super::{PATCH, patch_tools};
+use crate::write::RUN;
 
 /// A call with our tool, whose arguments may still have other names.
 pub(super) struct ReshapedCall {
@@ -83,7 +84,10 @@ pub(super) fn reshape(
 /// Reads arguments that are the patch itself. Returns `None` if the tool takes no patch, or the text is not one.
 pub(super) fn bare_patch(alias: &'static ToolAlias, text: &str) -> Option<Reshaped> {
     let is_patch = text.trim_start().starts_with("*** Begin Patch");
-    (alias.shape == CallShape::Patch && is_patch).then(|| patched(text))
+    (alias.shape == CallShape::Patch && is_patch).then(|| {
+        let call = ReshapedCall { tool: "Edit", given: Map::new(), remarks: Vec::new() };
+        patched(call, text)
+    })
 }
 
 impl ReshapedCall {
@@ -348,7 +352,7 @@ fn command(called: &str, mut call: ReshapedCall, is_in_milliseconds: bool) -> Re
             let words =
                 words.ok_or_else(|| format!("`{key}` of `{called}` must be a list of words"))?;
             if let ["apply_patch" | "applypatch", text] = words[..] {
-                return patched(text);
+                return patched(call, text);
             }
             command_line(&words)
         }
@@ -358,7 +362,7 @@ fn command(called: &str, mut call: ReshapedCall, is_in_milliseconds: bool) -> Re
         }
     };
     match heredoc_patch(&command) {
-        Some(text) => patched(text),
+        Some(text) => patched(call, text),
         None => Ok(call.with("command", json!(command))),
     }
 }
@@ -481,7 +485,7 @@ fn text_editor(called: &str, mut call: ReshapedCall) -> Reshaped {
 
 fn patch(mut call: ReshapedCall) -> Reshaped {
     match call.take(&["input", "patch", "patch_text", "diff"])? {
-        Some((_, Value::String(text))) => patched(&text),
+        Some((_, Value::String(text))) => patched(call, &text),
         Some(_) | None => {
             Err("give the patch as `input`, from `*** Begin Patch` to `*** End Patch`, or use Edit"
                 .to_owned())
@@ -489,11 +493,29 @@ fn patch(mut call: ReshapedCall) -> Reshaped {
     }
 }
 
-fn patched(text: &str) -> Reshaped {
+/// Makes a call that applies a patch. Paths in a patch are relative to the checkout, so another directory is refused.
+fn patched(mut call: ReshapedCall, text: &str) -> Reshaped {
+    let directories =
+        ["cwd", "workdir", "directory", "working_directory", "working_dir", "cd", "dir_path"];
+    if let Some((key, value)) = call.take(&directories)?
+        && value != ""
+        && value != "."
+    {
+        return Err(format!(
+            "nothing was changed: `{key}` is not possible with a patch; leave it out, and write the paths in the patch \
+             relative to the checkout"
+        ));
+    }
+    if call.tool == RUN
+        && let Some(known) = arguments_of(RUN)
+    {
+        // Refuses what Run refuses, such as more rights. The rest means nothing for a patch.
+        canonical(known, &call.given)?;
+        call.given.clear();
+    }
     let tools = patch_tools(text)?;
     let tool = tools.first().copied().unwrap_or("Edit");
-    let call = ReshapedCall { tool, given: Map::new(), remarks: Vec::new() };
-    Ok(call.with(PATCH, json!(text)))
+    Ok(call.into_tool(tool).with(PATCH, json!(text)))
 }
 
 fn blocks(mut call: ReshapedCall) -> Reshaped {

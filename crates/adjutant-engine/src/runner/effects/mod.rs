@@ -40,7 +40,7 @@ use crate::workspaces::ToolSite;
 pub(crate) const TOOL_TIME: Duration = Duration::from_secs(30);
 
 /// The largest reply that is accepted, far beyond any model's output.
-const MAX_REPLY_BYTES: usize = 32 << 20;
+const MAX_REPLY_BYTES: usize = 16 << 20;
 
 /// The bytes of a reply after which progress is recorded again.
 const PROGRESS_BYTES: u64 = 4_096;
