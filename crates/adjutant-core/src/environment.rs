@@ -32,8 +32,8 @@ impl Environment {
     }
 }
 
-/// About how many bytes an agent is told about its limits and its verify command.
-const LIMITS_BYTES: usize = 240;
+/// The most bytes that an agent is told about its verify command, its workspace and its limits.
+const LIMITS_BYTES: usize = 1_750;
 
 /// The limits of a delegation as they were when it was granted. A resume may change the limits, but not what the
 /// agent was told about them.

@@ -1,7 +1,7 @@
 //! The text with which a delegation goes on in a fresh conversation after its context was full.
 //!
 //! The engine collects a [`CollectedHandover`]: the agent's note, the files it changed and their
-//! diff, with secrets masked. [`CollectedHandover::text`] lays it out in a given number of bytes.
+//! diff, with secrets masked. `CollectedHandover::text` lays it out in a given number of bytes.
 //! When there is too little space, the diff is cut first and the list of files next; the note is
 //! never cut.
 

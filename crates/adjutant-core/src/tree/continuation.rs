@@ -26,8 +26,8 @@ use crate::write::{EDIT, RUN, WRITE, WriteScope};
 
 /// The message that asks an agent with a full context for its handover note.
 pub const HANDOVER_NOTE: &str = "Your context is nearly full. The task goes on in a new conversation that sees \
-only the task, this note and the diff of your work. Tools are not available now. Write the handover note: what is \
-done, what is left to do, what you decided and why, and what failed. Be brief.";
+only the task, this note, the names of the files you changed and, in a workspace of your own, their diff. Tools are \
+not available now. Write the handover note: what is done, what is left to do, what you decided and why, and what failed. Be brief.";
 const SMALLER_CONTEXT: &str = "Split the task, or use a model with a larger window.";
 /// How many turns must be left after the note: one to work and one to report.
 const TURNS_LEFT: u32 = 2;
@@ -198,7 +198,7 @@ impl Tree {
         let left = self.max_opening_bytes(node).saturating_sub(begun);
         let max_bytes = usize::try_from(left).unwrap_or(usize::MAX);
         let see_rest = if self.usable(index).contains(RUN) {
-            "`git diff` shows all of it."
+            "`git status` and `git diff` show the rest; read files that are new."
         } else {
             "Read the files to see the rest."
         };

@@ -69,6 +69,11 @@ fn read(root: &Root, path: &Path, masker: &Masker) -> Option<ContextFileContent>
     let opened = RelPath::new(path).and_then(|path| root.open_file(&path)).ok()?;
     let mut bytes = Vec::new();
     opened.file.take(MAX_READ_BYTES).read_to_end(&mut bytes).ok()?;
+    if bytes.len() as u64 == MAX_READ_BYTES {
+        // A part of a secret would not be recognised.
+        bytes.truncate(bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1));
+        bytes.extend_from_slice(b"(the rest of this file was not read)\n");
+    }
     let text = String::from_utf8_lossy(&bytes);
     let lossy = text.contains('\u{fffd}');
     let text = masker.mask(&text).into_owned();
@@ -102,7 +107,9 @@ fn quote(files: &[ContextFileContent]) -> Option<String> {
     if !left_out.is_empty() {
         let more = left_out.len().saturating_sub(MAX_NAMED);
         left_out.truncate(MAX_NAMED);
-        let named = left_out.join(", ");
+        let mut named = left_out.join(", ");
+        // The rest is for the introduction and this sentence.
+        named.truncate(named.floor_char_boundary(RESERVED_BYTES - 256));
         let more = if more > 0 { format!(" and {more} more files") } else { String::new() };
         message +=
             &format!("\nLeft out, because these texts may have 32 KiB together: {named}{more}\n");

@@ -132,7 +132,8 @@ async fn the_first_request_is_counted_with_the_block_and_the_texts() {
     let (told, told_sent) = reserved(project(Rig::new()).file("AGENTS.md", &long)).await;
     // The tools are the same, so the difference is what was added.
     assert!(told - bare >= told_sent - bare_sent, "{told} {bare} {told_sent} {bare_sent}");
-    assert!(told - bare <= told_sent - bare_sent + 300, "{told} {bare} {told_sent} {bare_sent}");
+    // The most that a long verify command, workspace path and limits can take is counted for every agent.
+    assert!(told - bare <= told_sent - bare_sent + 1_750, "{told} {bare} {told_sent} {bare_sent}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -158,7 +158,16 @@ impl WireCodec {
 }
 
 /// Models that reason and refuse the field for the effort, by the beginning of their names.
-const WITHOUT_EFFORT: [&str; 3] = ["claude-3", "claude-haiku-4", "claude-sonnet-4-5"];
+const WITHOUT_EFFORT: [&str; 8] = [
+    "claude-3",
+    "claude-haiku-4",
+    "claude-opus-4-0",
+    "claude-opus-4-1",
+    "claude-opus-4-2",
+    "claude-sonnet-4-0",
+    "claude-sonnet-4-2",
+    "claude-sonnet-4-5",
+];
 
 /// The replacement for an answer without text, because APIs refuse an empty turn.
 const SILENCE: &str = "(no answer)";

@@ -237,7 +237,7 @@ fn the_opening_takes_at_most_half_the_window() {
     let opening: Vec<String> = talk.messages().iter().map(text).collect();
     let bytes = opening.concat().len();
     assert!((14_700..=14_808).contains(&bytes), "{bytes}");
-    assert!(opening[1].ends_with("(The diff is cut here. `git diff` shows all of it.)"));
+    assert!(opening[1].ends_with("(The diff is cut here. `git status` and `git diff` show the rest; read files that are new.)"));
     assert!(sim.node(child).context_estimate() <= 5_000);
 }
 
