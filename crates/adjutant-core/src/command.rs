@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::assignment::{SlashCommandAssignment, TaskListUpdate};
 use crate::brief::RequestedTask;
-use crate::environment::Environment;
+use crate::environment::{Environment, ProjectFacts};
 use crate::event::{DelegationOrigin, ToolOutput};
 use crate::handover::CollectedHandover;
 use crate::ids::{AgentName, RunId, SessionId};
@@ -129,7 +129,12 @@ pub enum Command {
     /// Records output of a shell command that runs for a delegation.
     Print { session: SessionId, text: String },
     /// Records the workspace made for a delegation, or why it could not be made.
-    TakeWorkspace { session: SessionId, made: Result<OwnWorkspace, WorkspaceFailure> },
+    TakeWorkspace {
+        session: SessionId,
+        made: Result<OwnWorkspace, WorkspaceFailure>,
+        /// What to tell agents about the state of the project that it was made from.
+        project: Option<ProjectFacts>,
+    },
     /// Records the commit that keeps the work of a workspace, or why it failed.
     TakeKeptWork { session: SessionId, kept: Result<KeptWork, String> },
     /// Records the result of merging a child's work into its parent's workspace.

@@ -1,15 +1,18 @@
 //! What the agents of a run are told about the project and their limits.
 //!
 //! The engine collects an [`Environment`] once, before the run starts, and records it. Every agent gets the same
-//! text, also after a resume. [`GrantedLimits`] are the limits of one delegation, as they were when it was granted.
+//! text, also after a resume. Agents with workspaces of their own get the [`ProjectFacts`] of the state that these
+//! were made from, if they differ. [`GrantedLimits`] are the limits of one delegation, as they were when it was
+//! granted.
 
 use serde::{Deserialize, Serialize};
 
 /// The facts about the project that the agents of a run are told.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Environment {
-    /// The end of the system prompt, for all agents.
-    pub facts: String,
+    /// The end of the system prompt, for all agents that have no other facts.
+    #[serde(flatten)]
+    pub project: ProjectFacts,
     /// What follows for agents that run commands: the tools that commands see.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commands: Option<String>,
@@ -18,13 +21,30 @@ pub struct Environment {
     pub instructions: Option<String>,
 }
 
+/// The facts about one state of the project: the user's files, or the base of workspaces.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProjectFacts {
+    /// The text that agents are told.
+    #[serde(rename = "facts")]
+    pub text: String,
+    /// What git's file HEAD contained: a branch such as `ref: refs/heads/main`, or a commit. Absent outside a
+    /// repository.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head: Option<String>,
+}
+
 impl Environment {
-    /// Returns about how many bytes the environment adds to the first request of an agent. `instructions` are those of
-    /// its brief, which replace the shared ones.
-    pub(crate) fn bytes(&self, runs_commands: bool, instructions: Option<&str>) -> u64 {
+    /// Returns about how many bytes the environment adds to the first request of an agent that is told these facts.
+    /// `instructions` are those of its brief, which replace the shared ones.
+    pub(crate) fn bytes(
+        &self,
+        project: &ProjectFacts,
+        runs_commands: bool,
+        instructions: Option<&str>,
+    ) -> u64 {
         let commands = self.commands.as_ref().filter(|_| runs_commands);
         let instructions = instructions.or(self.instructions.as_deref());
-        let bytes = self.facts.len()
+        let bytes = project.text.len()
             + commands.map_or(0, String::len)
             + instructions.map_or(0, str::len)
             + LIMITS_BYTES;

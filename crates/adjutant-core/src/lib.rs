@@ -43,7 +43,7 @@ pub use assignment::{SlashCommandAssignment, TaskListUpdate};
 pub use brief::{Brief, ContextFile, ContextFileStatus, RequestedTask};
 pub use command::{Command, Effect, Reaction, ResumeOptions};
 pub use conversation::Conversation;
-pub use environment::{Environment, GrantedLimits};
+pub use environment::{Environment, GrantedLimits, ProjectFacts};
 pub use event::{AddedMessageReason, DelegationOrigin, Event, Grant, IllegalEvent, ToolOutput};
 pub use handover::CollectedHandover;
 pub use message::{

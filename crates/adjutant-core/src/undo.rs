@@ -272,7 +272,7 @@ mod tests {
     fn a_write_in_a_workspace_is_no_change_of_the_user_s_tree() {
         let (one, two): (SessionId, SessionId) = (ONE.parse().unwrap(), TWO.parse().unwrap());
         let mut all = RecordedChanges::default();
-        all.fold(&Event::SpaceMade { session: one, space: space() });
+        all.fold(&Event::SpaceMade { session: one, space: space(), project: None });
         for session in [one, two] {
             all.fold(&Event::WritePrepared { session, call: 0, intent: change("a", "b").into() });
         }
@@ -302,7 +302,7 @@ mod tests {
             (KeptWork::default(), full(), WorkLocation::Workspace),
         ] {
             let mut all = RecordedChanges::default();
-            all.fold(&Event::SpaceMade { session, space: space() });
+            all.fold(&Event::SpaceMade { session, space: space(), project: None });
             all.fold(&Event::SpaceKept { session, kept, problem });
             assert_eq!(all.work_outside_tree(None).next(), Some((session, &expected)));
         }

@@ -74,7 +74,10 @@ impl Event {
                 complaints.for_each(|complaint| EXPIRED.clone_into(&mut complaint.message));
             }
             // Workspace paths and commits are needed for cleanup; file names are not.
-            Self::SpaceMade { space, .. } => space.remarks.clear(),
+            Self::SpaceMade { space, project, .. } => {
+                space.remarks.clear();
+                *project = None;
+            }
             Self::SpaceKept { kept, problem, .. } => {
                 kept.files.clear();
                 kept.skipped.clear();

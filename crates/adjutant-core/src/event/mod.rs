@@ -20,7 +20,7 @@ use crate::assignment::{SlashCommandAssignment, TaskListUpdate};
 use crate::brief::Brief;
 use crate::budget::{BudgetAmount, Reservation, Settlement};
 use crate::code::ErrorCode;
-use crate::environment::Environment;
+use crate::environment::{Environment, ProjectFacts};
 use crate::ids::{AgentName, Label, RunId, SessionId};
 use crate::message::{AttemptError, ModelSpec, StopReason, ToolCall, ToolSpec};
 use crate::money::Usd;
@@ -225,7 +225,14 @@ pub enum Event {
     /// A shell command of a delegation printed something.
     Printed { session: SessionId, text: String },
     /// The workspace of a delegation was made.
-    SpaceMade { session: SessionId, space: OwnWorkspace },
+    SpaceMade {
+        session: SessionId,
+        space: OwnWorkspace,
+        /// What agents in it are told about the project, if that is something else than what agents outside of it are
+        /// told. Recorded with the first workspace of a batch and valid for all of them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        project: Option<Box<ProjectFacts>>,
+    },
     /// The work of a workspace was committed, or could not be because of `problem`.
     SpaceKept {
         session: SessionId,

@@ -9,7 +9,7 @@
 
 use super::approvals::call_hash;
 use super::auto_approval::start_without_asking;
-use super::{Node, Tree};
+use super::{Node, ROOT, Tree};
 use crate::brief::{Brief, ContextFileStatus, RequestedTask};
 use crate::budget::BudgetAmount;
 use crate::event::{DelegationOrigin, Event, Grant};
@@ -443,8 +443,10 @@ impl Tree {
             .as_ref()
             .and_then(|agents| agents.get(&task.brief.agent))
             .map_or(0, |agent| agent.preamble_bytes);
-        let environment =
-            self.environment_bytes(&admission.rights, task.brief.instructions.as_deref());
+        // Until it has a workspace of its own, it is told what its parent is told.
+        let parent = self.by_session.get(&place.parent).copied().unwrap_or(ROOT);
+        let instructions = task.brief.instructions.as_deref();
+        let environment = self.environment_bytes(parent, &admission.rights, instructions);
         let (number, is_work) = self.task_of(place.parent, &task.brief);
         if let Some(number) = number.filter(|_| is_work) {
             task.brief.name_task(number);

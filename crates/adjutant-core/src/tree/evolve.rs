@@ -178,7 +178,9 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
         Event::Judged { session, call, returned, .. } => {
             tree.fold_judged(*session, *call, returned.as_deref())
         }
-        Event::SpaceMade { session, space } => tree.space_made(*session, space),
+        Event::SpaceMade { session, space, project } => {
+            tree.space_made(*session, space, project.as_deref())
+        }
         Event::SpaceKept { session, kept, problem } => {
             tree.space_kept(*session, kept, problem.as_deref())
         }
@@ -382,7 +384,7 @@ impl Tree {
         node.context.appended_bytes = grant.opening_bytes;
         node.continuations.brief_bytes = grant.opening_bytes;
         node.context.environment_bytes =
-            self.environment_bytes(&grant.rights, brief.instructions.as_deref());
+            self.environment_bytes(parent, &grant.rights, brief.instructions.as_deref());
         node.granted_limits = GrantedLimits {
             seconds: grant.timeout_s,
             tokens: self.policy.budget_tokens,

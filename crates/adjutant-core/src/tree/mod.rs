@@ -47,7 +47,7 @@ use sha2::{Digest, Sha256};
 
 use crate::assignment::SlashCommandAssignment;
 use crate::command::Command;
-use crate::environment::Environment;
+use crate::environment::{Environment, ProjectFacts};
 use crate::event::{Event, IllegalEvent};
 use crate::ids::{AgentName, RunId, SessionId};
 use crate::money::Usd;
@@ -98,6 +98,9 @@ pub struct Tree {
     story: Option<Box<StoryAssignment>>,
     /// What the agents are told about the project.
     environment: Option<Arc<Environment>>,
+    /// The facts about the base of the workspaces of a batch; `None` if its agents are told those of the run or of the
+    /// workspace above.
+    batch_facts: BTreeMap<String, Option<Arc<ProjectFacts>>>,
     /// The hosts that a person was asked about.
     domains: BTreeMap<String, host_approvals::HostApproval>,
     /// Delegations granted so far in the whole run.
@@ -148,6 +151,7 @@ impl Default for Tree {
             verify: None,
             story: None,
             environment: None,
+            batch_facts: BTreeMap::new(),
             stories: StoryGraph::default(),
             timers: BTreeSet::new(),
             approvals: BTreeMap::new(),
@@ -262,7 +266,9 @@ impl Tree {
                 });
                 Ok(works.then_some(Event::Printed { session, text }).into_iter().collect())
             }
-            Command::TakeWorkspace { session, made } => Ok(self.take_space(session, made)),
+            Command::TakeWorkspace { session, made, project } => {
+                Ok(self.take_space(session, made, project))
+            }
             Command::TakeKeptWork { session, kept } => Ok(self.keep_space(session, kept)),
             Command::TakeMerge { session, merged } => Ok(self.take_merge(session, merged)),
             Command::TakeCheck { session, check, text, facts } => {

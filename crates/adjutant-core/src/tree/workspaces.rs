@@ -7,6 +7,7 @@ use super::node::{KeepDuty, Node, PlannedEnd};
 use super::{ROOT, Tree};
 use crate::code::ErrorCode;
 use crate::command::Effect;
+use crate::environment::ProjectFacts;
 use crate::event::{Event, IllegalEvent};
 use crate::ids::SessionId;
 use crate::outcome::Outcome;
@@ -18,13 +19,17 @@ impl Tree {
         &self,
         session: SessionId,
         made: Result<OwnWorkspace, WorkspaceFailure>,
+        project: Option<ProjectFacts>,
     ) -> Vec<Event> {
         let Some((index, node)) = self.at_work(session).filter(|(_, node)| node.needs_space())
         else {
             return Vec::new();
         };
         match made {
-            Ok(space) => vec![Event::SpaceMade { session, space }],
+            Ok(space) => {
+                let project = self.new_facts(index, project);
+                vec![Event::SpaceMade { session, space, project }]
+            }
             Err(none) => self.end_subtree(index, &no_space(node, &none)),
         }
     }
@@ -47,9 +52,11 @@ impl Tree {
         &mut self,
         session: SessionId,
         space: &OwnWorkspace,
+        project: Option<&ProjectFacts>,
     ) -> Result<(), IllegalEvent> {
         let index = self.known_index("space_made", session)?;
         self.nodes[index].space = Some(space.clone());
+        self.fold_facts(index, project);
         self.check_readiness(index);
         Ok(())
     }

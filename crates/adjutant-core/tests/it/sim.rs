@@ -56,7 +56,7 @@ fn space_of(effect: &Effect, has_work: bool) -> Option<Command> {
     };
     match effect {
         Effect::MakeWorkspace { session, .. } => {
-            Some(Command::TakeWorkspace { session: *session, made: Ok(space()) })
+            Some(Command::TakeWorkspace { session: *session, made: Ok(space()), project: None })
         }
         Effect::CommitWork { session, .. } => {
             let commit = has_work.then(|| "1".repeat(40));

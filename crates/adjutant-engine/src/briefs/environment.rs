@@ -1,16 +1,17 @@
 //! The end of the system prompt: facts about the project, and the limits of the delegation.
 //!
-//! [`collect`] looks at the project once, before the run starts; what it returns is recorded. [`block`] adds what
-//! differs between delegations and is computed from recorded events, so a resumed agent gets the same bytes.
+//! [`collect`] looks at the project once, before the run starts, and [`project_facts`] again at the base of a batch of
+//! workspaces; what they return is recorded. [`block`] adds what differs between delegations and is computed from
+//! recorded events, so a resumed agent gets the same bytes.
 
 use std::path::Path;
 
 use adjutant_core::numbers::grouped;
 use adjutant_core::workspace::OwnWorkspace;
 use adjutant_core::write::RUN;
-use adjutant_core::{Environment, GrantedLimits, Node, VerifyCommand};
+use adjutant_core::{Environment, GrantedLimits, Node, ProjectFacts, VerifyCommand};
 use adjutant_tools::{Masker, ProjectOverview, shown, shown_path};
-use adjutant_workspace::{Root, head_around};
+use adjutant_workspace::{HeadRef, Root, head_around};
 
 use super::instructions::shared_instructions;
 
@@ -25,9 +26,24 @@ pub(crate) fn collect(
     masker: &Masker,
     commands_see: Option<&str>,
 ) -> Environment {
-    let head = head_around(workdir);
+    let commands = commands_see.map(|tools| {
+        let end = tools.floor_char_boundary(MAX_COMMANDS_BYTES);
+        format!("\nCommands see: {}", &tools[..end])
+    });
+    let project = project_facts(root, workdir, head_around(workdir), masker);
+    Environment { project, commands, instructions: shared_instructions(root, masker) }
+}
+
+/// Describes the state of the project at `root`. Agents see it at `workdir`; `head` is the HEAD of the user's checkout
+/// that belongs to this state.
+pub(crate) fn project_facts(
+    root: &Root,
+    workdir: &Path,
+    head: Option<HeadRef>,
+    masker: &Masker,
+) -> ProjectFacts {
     let overview = ProjectOverview::of(root, head.as_ref(), masker);
-    let facts = format!(
+    let text = format!(
         "\n\n# Environment\n\n\
          Checkout: {}; relative paths start there\n\
          Platform: {}, {}\n\
@@ -38,22 +54,20 @@ pub(crate) fn collect(
         std::env::consts::ARCH,
         overview.text,
     );
-    let commands = commands_see.map(|tools| {
-        let end = tools.floor_char_boundary(MAX_COMMANDS_BYTES);
-        format!("\nCommands see: {}", &tools[..end])
-    });
-    Environment { facts, commands, instructions: shared_instructions(root, masker) }
+    ProjectFacts { text, head: head.map(|head| head.to_string()) }
 }
 
-/// Returns the end of the system prompt of a delegation. `space` is the workspace in which its tools act, if any.
+/// Returns the end of the system prompt of a delegation. `project` are the facts that it is told, `space` is the
+/// workspace in which its tools act, if any.
 pub(crate) fn block(
     environment: &Environment,
+    project: &ProjectFacts,
     node: &Node,
     space: Option<&OwnWorkspace>,
     workdir: &Path,
     masker: &Masker,
 ) -> String {
-    let mut text = environment.facts.clone();
+    let mut text = project.text.clone();
     if node.rights.usable_tools().contains(RUN) {
         text.extend(environment.commands.as_deref());
     }
@@ -152,8 +166,9 @@ mod tests {
         };
         let tail = tail(largest, Some(&verify), Some(&space("/away/é")), workdir, &masker);
         let commands = environment.commands.unwrap();
-        let bytes = environment.facts.len() + commands.len() + tail.len();
+        let facts = environment.project.text;
+        let bytes = facts.len() + commands.len() + tail.len();
         assert!(bytes <= 8_000, "{bytes}");
-        assert!(environment.facts.ends_with("</project>"), "{}", environment.facts);
+        assert!(facts.ends_with("</project>"), "{facts}");
     }
 }

@@ -20,7 +20,7 @@ use adjutant_core::workspace::{
 use adjutant_core::{Outcome, RunId, SessionId, ToolOutput};
 use adjutant_tools::{Confinement, Masker, Toolbox};
 use adjutant_workspace::space::{KeptFiles, Workspace, Workspaces};
-use adjutant_workspace::{BinaryContent, Conflict, ObjectId, PatchOptions};
+use adjutant_workspace::{BinaryContent, Conflict, HeadRef, ObjectId, PatchOptions, Root};
 
 use crate::error_chain::error_chain;
 use crate::runner::clock::WallClock;
@@ -153,6 +153,16 @@ impl RunWorkspaces {
     ) -> Result<Toolbox, String> {
         let root = self.get(session, space)?.root().map_err(|error| error_chain(&error))?;
         Ok(toolbox.with_root(root))
+    }
+
+    /// Opens the files of a workspace; `None` if that fails.
+    pub(crate) fn root(&self, session: SessionId, space: &OwnWorkspace) -> Option<Root> {
+        self.get(session, space).ok()?.root().ok()
+    }
+
+    /// Returns what the user's HEAD named when the workspaces of a batch were captured.
+    pub(crate) fn captured_head(&self, batch: &str) -> Option<HeadRef> {
+        self.all.captured_head(&self.run, batch)
     }
 
     /// Returns the confinement of commands in a workspace.

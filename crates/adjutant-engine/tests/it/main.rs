@@ -31,6 +31,7 @@ mod slash;
 mod specs;
 mod specs_errors;
 mod time;
+mod workspace_facts;
 mod workspace_rig;
 mod workspaces;
 mod workspaces_resume;

@@ -72,7 +72,7 @@ fn event_line(view: &RunView, entry: &TimedEvent<'_>, palette: Palette) -> Optio
         // Reported once the work is committed, because only then it is known to be a success.
         Event::Ended { session, .. } if is_to_be_kept(view, *session) => None,
         Event::Ended { session, .. } => end(view, *session, palette),
-        Event::SpaceMade { session, space } => {
+        Event::SpaceMade { session, space, .. } => {
             let said = new_remarks(view, *session, space);
             let text = format!("⚠ workspace: {}", fit(&said.join("; "), 2 * TEXT_COLUMNS));
             (!said.is_empty()).then(|| labelled_line(view, *session, &text)).flatten()

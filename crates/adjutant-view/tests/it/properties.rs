@@ -211,7 +211,7 @@ impl Driver {
             Effect::PrepareWrite { .. } | Effect::Write { .. } => {}
             Effect::MakeWorkspace { session, .. } => {
                 let made = Ok(crate::story::space(WorkspaceKind::Overlay, "x"));
-                self.submit(Command::TakeWorkspace { session, made });
+                self.submit(Command::TakeWorkspace { session, made, project: None });
             }
             Effect::CommitWork { session, .. } => {
                 let files = vec![crate::story::file("a", "added", (1, 0))];

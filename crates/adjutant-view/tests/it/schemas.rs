@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use adjutant_core::workspace::{ChangedFile, KeptWork, OwnWorkspace, WorkspaceKind};
-use adjutant_core::{ErrorCode, Event, ModelErrorKind, Outcome, Preset, Timestamp, Usd};
+use adjutant_core::{
+    ErrorCode, Event, ModelErrorKind, Outcome, Preset, ProjectFacts, Timestamp, Usd,
+};
 use adjutant_view::approval::ApprovalQuestion;
 use adjutant_view::results::{CallResults, ResultOptions};
 use adjutant_view::status::{ContentRetention, ObservedRun, detail_json, list_json};
@@ -89,7 +91,8 @@ fn in_workspaces(h: &mut History) {
             layers: vec!["/bases/abc".into()],
             remarks: vec!["`lib` is a submodule and empty".into()],
         };
-        h.push(Event::SpaceMade { session, space });
+        let project = ProjectFacts { text: "branch: main".into(), head: Some("abc".into()) };
+        h.push(Event::SpaceMade { session, space, project: Some(Box::new(project)) });
         h.push(Event::Printed { session, text: "ok\n".into() });
         h.end(session, Outcome::Completed, None);
         h.push(Event::SpaceKept { session, kept, problem });

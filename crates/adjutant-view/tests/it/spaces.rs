@@ -39,7 +39,7 @@ fn works(h: &mut History, session: SessionId) {
     let (path, base) = ("/spaces/1".into(), "abc".into());
     let (layers, remarks) = (Vec::new(), Vec::new());
     let space = OwnWorkspace { kind: WorkspaceKind::Worktree, path, base, layers, remarks };
-    h.push(Event::SpaceMade { session, space });
+    h.push(Event::SpaceMade { session, space, project: None });
     h.reply(session, "It is done.", vec![], tokens(10, 1));
 }
 

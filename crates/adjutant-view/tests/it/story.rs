@@ -54,7 +54,11 @@ pub(crate) fn story(verify: Option<&str>, answer: &str) -> History {
         ..StoryAssignment::default()
     };
     h.push(Event::StoryTaken { story: Box::new(story), deadline: None });
-    h.push(Event::SpaceMade { session: root(), space: space(WorkspaceKind::Overlay, "root") });
+    h.push(Event::SpaceMade {
+        session: root(),
+        space: space(WorkspaceKind::Overlay, "root"),
+        project: None,
+    });
     h.wait(1_000);
     h.reply(root(), answer, vec![], tokens(2_000, 200));
     h
@@ -70,7 +74,7 @@ pub(crate) fn child(h: &mut History, parent: SessionId, id: &str, what: &str) ->
     h.push(Event::Granted(Box::new(grant)));
     h.start(session);
     h.wait(50);
-    h.push(Event::SpaceMade { session, space: space(WorkspaceKind::Overlay, id) });
+    h.push(Event::SpaceMade { session, space: space(WorkspaceKind::Overlay, id), project: None });
     session
 }
 

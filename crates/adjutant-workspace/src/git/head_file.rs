@@ -1,5 +1,6 @@
 //! Reads what HEAD names from the repository's files, without running git.
 
+use std::fmt;
 use std::io::Read;
 use std::path::Path;
 
@@ -17,6 +18,30 @@ pub enum HeadRef {
     Commit(String),
 }
 
+impl HeadRef {
+    /// Reads the content of a HEAD file; `None` if it is not as git writes it.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.trim_end();
+        if let Some(branch) = text.strip_prefix("ref: refs/heads/") {
+            return Some(Self::Branch(branch.to_owned()));
+        }
+        let is_id =
+            matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        is_id.then(|| Self::Commit(text.to_owned()))
+    }
+}
+
+impl fmt::Display for HeadRef {
+    /// Writes the content of a HEAD file.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Branch(name) => write!(f, "ref: refs/heads/{name}"),
+            Self::Commit(id) => f.write_str(id),
+        }
+    }
+}
+
 /// Returns what HEAD names in the repository that `folder` lies in; `None` outside a repository, or if the file is
 /// not as git writes it.
 #[must_use]
@@ -27,12 +52,7 @@ pub fn head_around(folder: &Path) -> Option<HeadRef> {
     let mut text = String::new();
     let head = open_regular_file(&git.join("HEAD")).ok()?;
     head.take(HEAD_BYTES).read_to_string(&mut text).ok()?;
-    let text = text.trim_end();
-    if let Some(branch) = text.strip_prefix("ref: refs/heads/") {
-        return Some(HeadRef::Branch(branch.to_owned()));
-    }
-    let is_id = matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    is_id.then(|| HeadRef::Commit(text.to_owned()))
+    HeadRef::parse(&text)
 }
 
 #[cfg(test)]
@@ -58,6 +78,9 @@ mod tests {
         assert_eq!(head_around(&top), branch);
         assert_eq!(head_around(&top.join("src/deep")), branch);
         assert_eq!(head_around(&other), Some(HeadRef::Commit(id.into())));
+        for head in ["ref: refs/heads/feature/one", id] {
+            assert_eq!(HeadRef::parse(head).unwrap().to_string(), head);
+        }
         for foreign in ["root:x:0:0", "ref: refs/remotes/origin/main", "0123"] {
             fs::write(top.join(".git/HEAD"), foreign).unwrap();
             assert_eq!(head_around(&top), None, "{foreign}");

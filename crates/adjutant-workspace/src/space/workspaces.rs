@@ -27,8 +27,8 @@ use crate::private;
 use crate::sandbox::{NetworkAccess, SandboxHelper};
 use crate::trees::CheckoutDates;
 use crate::{
-    Conflict, Git, GitError, ObjectId, Repository, ResultRef, SkipReason, SkippedPath,
-    WorkTreeSnapshot,
+    Conflict, Git, GitError, HeadRef, ObjectId, Repository, ResultRef, SkipReason, SkippedPath,
+    WorkTreeSnapshot, head_around,
 };
 
 /// Captures that are cached. A batch ends long before this many others have begun.
@@ -141,6 +141,8 @@ struct CaptureBatch {
 struct CapturedState {
     layers: Vec<LayerName>,
     commit: ObjectId,
+    /// What the user's HEAD named; `None` if it changed while the state was captured.
+    head: Option<HeadRef>,
     remarks: Vec<String>,
     /// Whether a reference keeps the commit from being garbage collected.
     held: bool,
@@ -294,6 +296,15 @@ impl Workspaces {
         Ok(None)
     }
 
+    /// Returns what the user's HEAD named when the state of their tree was captured for a batch; `None` if no state was
+    /// captured for it.
+    #[must_use]
+    pub fn captured_head(&self, run: &str, batch: &str) -> Option<HeadRef> {
+        let batch = self.shared.batch(format!("{run}/{batch}"));
+        let captured = batch.captured.lock().unwrap_or_else(PoisonError::into_inner);
+        captured.as_ref()?.head.clone()
+    }
+
     /// Makes the workspace of a child agent.
     ///
     /// It starts with the state of the user's tree, captured once for all calls of the same run and `batch`; or,
@@ -437,11 +448,13 @@ impl WorkspacesContext {
 
     fn capture(&self) -> Result<CapturedState, WorkspaceError> {
         let began = SystemTime::now();
+        let head = head_around(self.repository.work_tree());
         // A reproducible commit takes git longer and is needed only if later work may build on it.
         let snapshot = match self.options.reproducible {
             true => self.repository.capture_reproducibly()?,
             false => self.repository.capture(SystemTime::now())?,
         };
+        let head = head.filter(|it| head_around(self.repository.work_tree()).as_ref() == Some(it));
         let mut layers = vec![
             LayerName::Base(snapshot.head_tree.clone()),
             LayerName::Delta(snapshot.head_tree.clone(), snapshot.commit.clone()),
@@ -466,7 +479,8 @@ impl WorkspacesContext {
             let changed = changed.entries.into_iter().map(|entry| entry.path);
             dates = Some(Arc::new(CheckoutDates::new(self.repository.work_tree(), changed, began)));
         }
-        Ok(CapturedState { layers, commit, remarks, held: false, lower: Weak::new(), dates })
+        let (held, lower) = (false, Weak::new());
+        Ok(CapturedState { layers, commit, head, remarks, held, lower, dates })
     }
 
     fn batch(&self, key: String) -> Arc<CaptureBatch> {

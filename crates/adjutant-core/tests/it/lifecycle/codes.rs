@@ -52,7 +52,7 @@ fn writer() -> (Sim, SessionId) {
 fn tool_unavailable() -> Option<ErrorCode> {
     let (mut sim, session) = writer();
     let made = Err(WorkspaceFailure { path: None, problem: "git is missing".into(), clash: false });
-    sim.submit(Command::TakeWorkspace { session, made }).unwrap();
+    sim.submit(Command::TakeWorkspace { session, made, project: None }).unwrap();
     sim.code(session)
 }
 
@@ -126,7 +126,7 @@ fn git_commit_failed() -> Option<ErrorCode> {
         layers: Vec::new(),
         remarks: Vec::new(),
     });
-    sim.submit(Command::TakeWorkspace { session, made }).unwrap();
+    sim.submit(Command::TakeWorkspace { session, made, project: None }).unwrap();
     sim.say(session, "done");
     let kept = Err("the disk is full".to_owned());
     let events = sim.submit(Command::TakeKeptWork { session, kept }).unwrap();

@@ -31,7 +31,7 @@ fn space(name: &str) -> OwnWorkspace {
 
 fn made(sim: &mut Sim, session: SessionId) -> String {
     let made = Ok(space(&session.to_string()));
-    kinds(&sim.submit(Command::TakeWorkspace { session, made }).unwrap())
+    kinds(&sim.submit(Command::TakeWorkspace { session, made, project: None }).unwrap())
 }
 
 fn kept(sim: &mut Sim, session: SessionId, kept: Result<KeptWork, String>) -> String {
@@ -66,7 +66,7 @@ fn requirement_61_without_a_workspace_a_writer_fails_and_says_why() {
     let child = sim.child(about("x"));
     let (path, problem) = (Some("state/spaces/x".to_owned()), "worktree already exists".to_owned());
     let made = Err(WorkspaceFailure { path, problem, clash: false });
-    sim.submit(Command::TakeWorkspace { session: child, made }).unwrap();
+    sim.submit(Command::TakeWorkspace { session: child, made, project: None }).unwrap();
     insta::assert_snapshot!(sim.ended(child), @r"
     failed TOOL_UNAVAILABLE: ERROR: Failed to create child worktree for delegation.
 

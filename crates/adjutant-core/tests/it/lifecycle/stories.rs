@@ -443,7 +443,8 @@ fn work_whose_parent_has_ended_is_merged_when_the_parent_is_resumed() {
         layers: Vec::new(),
         remarks: Vec::new(),
     };
-    sim.submit(Command::TakeWorkspace { session: children[0], made: Ok(space) }).unwrap();
+    sim.submit(Command::TakeWorkspace { session: children[0], made: Ok(space), project: None })
+        .unwrap();
     ends(&mut sim, children[0], DONE);
     sim.cancel(root);
     let kept = KeptWork { commit: Some("c".into()), ..KeptWork::default() };
@@ -523,7 +524,8 @@ fn completed_work_is_merged_one_after_the_other_before_the_parent_is_told() {
             layers: Vec::new(),
             remarks: Vec::new(),
         };
-        sim.submit(Command::TakeWorkspace { session: *child, made: Ok(space) }).unwrap();
+        sim.submit(Command::TakeWorkspace { session: *child, made: Ok(space), project: None })
+            .unwrap();
     }
     let failed = DONE.replace("completed", "failed").replace(
         r#""errors":[]"#,

@@ -15,10 +15,11 @@ use adjutant_core::{
     Command, DelegationOrigin, Effect, SessionId, ToolCall, ToolOutput, ToolSet, ToolSpec, Tree,
 };
 use adjutant_tools::ApprovedHosts;
+use adjutant_workspace::HeadRef;
 use adjutant_workspace::sandbox::CancelHandle;
 
 use crate::briefs::brief_builder::BriefBuilder;
-use crate::briefs::environment::block;
+use crate::briefs::environment::{block, project_facts};
 use crate::engine::EngineError;
 use crate::runner::effects::marking;
 use crate::runner::effects::writing::{commit, prepare};
@@ -259,13 +260,19 @@ impl Runner {
         let Some(spaces) = self.context.spaces.clone() else {
             let problem = "no directory for workspaces is set".to_owned();
             let made = Err(WorkspaceFailure { path: None, problem, clash: false });
-            let command = Command::TakeWorkspace { session, made };
+            let command = Command::TakeWorkspace { session, made, project: None };
             self.tasks.spawn(async move { command.into() });
             return;
         };
         let above = above.and_then(|above| self.tree.space_of(above));
         let above = above.map(|(owner, space)| (owner, space.clone()));
         let batch = self.tree.batch_of(session);
+        // A workspace made from another has its branch.
+        let head = above.as_ref().and_then(|(owner, _)| self.tree.project_facts(*owner));
+        let head = head.and_then(|facts| HeadRef::parse(facts.head.as_ref()?));
+        let is_described = self.tree.needs_project_facts(session);
+        let BriefBuilder { workdir, masker, .. } = &self.context.brief_builder;
+        let (workdir, masker) = (Arc::clone(workdir), masker.clone());
         let signals = self.signals.0.clone();
         let slow_report = tokio::spawn(async move {
             tokio::time::sleep(SLOW_WORKSPACE).await;
@@ -273,12 +280,22 @@ impl Runner {
             let _ = signals.send((session, LiveSignal::Printed(text.to_owned()))).await;
         });
         self.tasks.spawn_blocking(move || {
-            let made = catch_panic(|| spaces.make(session, &batch, above, &takes_in));
+            let made = catch_panic(|| {
+                let space = spaces.make(session, &batch, above, &takes_in)?;
+                let root = is_described.then(|| spaces.root(session, &space)).flatten();
+                let head = head.or_else(|| spaces.captured_head(&batch));
+                let project = root.map(|root| project_facts(&root, &workdir, head, &masker));
+                Ok((space, project))
+            });
             slow_report.abort();
             let none = |crash: CaughtPanic| {
                 Err(WorkspaceFailure { path: None, problem: crash.message, clash: false })
             };
-            let command = Command::TakeWorkspace { session, made: made.unwrap_or_else(none) };
+            let (made, project) = match made.unwrap_or_else(none) {
+                Ok((space, project)) => (Ok(space), project),
+                Err(failure) => (Err(failure), None),
+            };
+            let command = Command::TakeWorkspace { session, made, project };
             let next = NextEffect::DropUnusedSpace(session);
             EffectResult { command: Some(command), briefs: None, next }
         });
@@ -419,7 +436,8 @@ impl Runner {
             |environment| {
                 let space = self.tree.space_of(session).map(|(_, space)| space);
                 let BriefBuilder { workdir, masker, .. } = brief_builder;
-                let block = block(environment, node, space, workdir, masker);
+                let project = self.tree.project_facts(session).unwrap_or(&environment.project);
+                let block = block(environment, project, node, space, workdir, masker);
                 format!("{}{block}", preamble.system).into()
             },
         );

@@ -152,7 +152,7 @@ fn fold_in(view: &mut RunView, entry: TimedEvent<'_>) {
         | Event::Crashed { session, .. }
         | Event::Late { session, .. }
         | Event::Ended { session, .. } => view.fold_delegation_event(*session, entry),
-        Event::SpaceMade { session, space } => {
+        Event::SpaceMade { session, space, .. } => {
             for remark in &space.remarks {
                 view.remarked.entry(remark.clone()).or_insert(*session);
             }
