@@ -125,8 +125,11 @@ fn check_continuations(sim: &Sim, child: SessionId) {
             Event::Told { nudge: adjutant_core::AddedMessageReason::HandoverNote, .. }
             | Event::NoteSkipped { .. } => is_full = true,
             Event::ToolReturned { output, .. } => has_used_tool |= !output.is_error,
+            // A person who resumes an ended agent renews its limits.
+            Event::Reopened(_) => made = 0,
             Event::Continued { brief, handover, .. } => {
                 made += 1;
+                assert!(made <= sim.tree.policy().continuations, "continued {made} times");
                 assert!(is_full && has_used_tool, "continued for no reason");
                 (is_full, has_used_tool) = (false, false);
                 let opening: Vec<String> = brief.iter().chain([handover]).cloned().collect();
@@ -142,7 +145,6 @@ fn check_continuations(sim: &Sim, child: SessionId) {
             _ => {}
         }
     }
-    assert!(made <= sim.tree.policy().continuations, "continued {made} times");
 }
 
 proptest! {
