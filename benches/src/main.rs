@@ -47,10 +47,11 @@ pub(crate) type Failure = Box<dyn Error>;
 type TableGroup = fn(&Plan) -> Result<Vec<Row>, Failure>;
 
 /// The groups, in the order of the table.
-const GROUPS: [(&str, TableGroup); 9] = [
+const GROUPS: [(&str, TableGroup); 10] = [
     ("core", core_bars::measure),
     ("whole process", whole_bars::measure),
     ("wall", wall_bars::measure),
+    ("overview", overview_bars::measure),
     ("HTTP", http_bars::measure),
     ("store", store_bars::measure),
     ("views", view_bars::measure),

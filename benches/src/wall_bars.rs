@@ -3,7 +3,6 @@
 
 use crate::Failure;
 use crate::fixture::{Fixture, Load, StateLocation, has_memory_disk};
-use crate::overview_bars;
 use crate::sample::{Plan, Spread};
 use crate::spawn::Binary;
 use crate::table::{MILLIS, Row};
@@ -37,13 +36,11 @@ pub(crate) fn measure(plan: &Plan) -> Result<Vec<Row>, Failure> {
     }
     let [started, answered, on_disk] = [started, answered, on_disk].map(Spread::of);
     let [wall, wall_on_disk] = [wall, wall_on_disk].map(Spread::of);
-    let mut rows = vec![
+    Ok(vec![
         Row::at_most("start to first answer", answered, 10.0, MILLIS).note(FIRST),
         Row::info("start to first child started", started, MILLIS).note(STARTED),
         Row::info("start to first answer, state on disk", on_disk, MILLIS),
         Row::at_most("8 children × 5 read turns", wall, 40.0, MILLIS),
         Row::info("8 children × 5 read turns, state on disk", wall_on_disk, MILLIS),
-    ];
-    rows.extend(overview_bars::measure(plan)?);
-    Ok(rows)
+    ])
 }

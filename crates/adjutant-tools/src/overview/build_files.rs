@@ -119,7 +119,7 @@ impl ProjectKind {
             }
         }
         let mut kind = Self::default();
-        for file in BUILD_FILES.iter().filter(|file| levels.has(file.name)) {
+        for file in BUILD_FILES.iter().filter(|file| levels.has(root, file.name)) {
             kind.build_files.push(file.name.to_owned());
             if let Some(language) = file.language {
                 *counts.entry(language).or_default() += 1;
@@ -149,7 +149,7 @@ impl TestCommand {
                 let script = package.get("scripts")?.get("test")?.as_str()?;
                 let managers =
                     [("pnpm-lock.yaml", "pnpm"), ("yarn.lock", "yarn"), ("bun.lock", "bun run")];
-                let manager = managers.iter().find(|(lock, _)| levels.has(lock));
+                let manager = managers.iter().find(|(lock, _)| levels.has(root, lock));
                 let manager = manager.map_or("npm", |(_, manager)| manager);
                 Some(format!("{manager} test ({script})"))
             }

@@ -11,6 +11,9 @@ use super::{MAX_OVERVIEW_ENTRIES, shown};
 use crate::Masker;
 use crate::ignore_rules::{IgnoreRules, IgnoreVerdict};
 
+/// The most entries of the root that are read. The kernel takes up to 1 µs for each, and a start has no time for more.
+pub(super) const MAX_IN_ROOT: usize = 600;
+
 /// The most entries of one folder of the second level that are read.
 const MAX_IN_FOLDER: usize = 200;
 
@@ -40,7 +43,7 @@ struct FolderContent {
 
 impl TopLevels {
     pub(super) fn read(root: &Dir) -> Self {
-        let listing = root.list(MAX_OVERVIEW_ENTRIES).unwrap_or_default();
+        let listing = root.list(MAX_IN_ROOT).unwrap_or_default();
         let has = |name: &str| listing.entries.iter().any(|entry| entry.name == name);
         let mut rules = IgnoreRules::default();
         // A rule file may be among the entries that were not read.
@@ -116,9 +119,10 @@ impl TopLevels {
         self.rules.verdict(path, is_folder) == IgnoreVerdict::Ignored
     }
 
-    /// Returns whether the root has an entry of this name among those that were read.
-    pub(super) fn has(&self, name: &str) -> bool {
-        self.top.iter().any(|entry| entry.name == name)
+    /// Returns whether `root`, the directory that was read, has a file of this name.
+    pub(super) fn has(&self, root: &Dir, name: &str) -> bool {
+        let is_read = self.top.iter().any(|entry| entry.name == name);
+        is_read || (self.is_truncated && root.open_file(OsStr::new(name)).is_ok())
     }
 
     /// Returns the names of all entries that were read and are not ignored folders or below them.
@@ -164,8 +168,8 @@ impl TopLevels {
         let _ = match (self.is_truncated, left_out) {
             (true, _) => write!(
                 text,
-                "\n(there are more: only {} entries were read)",
-                grouped(MAX_OVERVIEW_ENTRIES as u64)
+                "\n(there are more: only {} of them were read)",
+                grouped(MAX_IN_ROOT as u64)
             ),
             (false, 0) => Ok(()),
             (false, _) => write!(text, "\n({more} more)"),

@@ -70,6 +70,7 @@ mod tests {
     use std::fs;
     use std::path::Path;
 
+    use super::listing::MAX_IN_ROOT;
     use super::*;
 
     fn overview(folder: &Path, head: Option<&HeadRef>) -> ProjectOverview {
@@ -155,12 +156,16 @@ mod tests {
         for number in 0..2_100 {
             fs::File::create(project.path().join(format!("file-{number:05}.c"))).unwrap();
         }
-        fs::create_dir(project.path().join("inner")).unwrap();
+        for name in ["Cargo.toml", "go.mod", "pom.xml", "setup.py"] {
+            fs::File::create(project.path().join(name)).unwrap();
+        }
         let found = overview(project.path(), None);
-        assert_eq!(found.entries_read, MAX_OVERVIEW_ENTRIES);
+        assert_eq!(found.entries_read, MAX_IN_ROOT);
         assert!(found.text.len() <= MAX_BYTES, "{}", found.text.len());
-        assert!(found.text.contains("languages: C\n"), "{}", found.text);
-        assert!(found.text.contains("only 2,000 entries were read"), "{}", found.text);
+        assert!(found.text.contains("languages: C, "), "{}", found.text);
+        let build_files = "build files: Cargo.toml, go.mod, pom.xml, setup.py\n";
+        assert!(found.text.contains(build_files), "{}", found.text);
+        assert!(found.text.contains("only 600 of them were read"), "{}", found.text);
     }
 
     #[test]
