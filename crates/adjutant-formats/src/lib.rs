@@ -13,6 +13,7 @@ pub mod excerpt;
 pub mod fields;
 pub mod ids;
 pub mod json;
+pub mod line_diff;
 pub mod marker;
 pub mod money;
 mod nearest;

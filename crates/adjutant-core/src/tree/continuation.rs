@@ -26,7 +26,7 @@ use crate::write::{EDIT, RUN, WRITE, WriteScope};
 
 /// The message that asks an agent with a full context for its handover note.
 pub const HANDOVER_NOTE: &str = "Your context is nearly full. The task goes on in a new conversation that sees \
-only the task, this note, the names of the files you changed and, in a workspace of your own, their diff. Tools are \
+only the task, this note, the names of the files you changed and, if it can be made, their diff. Tools are \
 not available now. Write the handover note: what is done, what is left to do, what you decided and why, and what failed. Be brief.";
 const SMALLER_CONTEXT: &str = "Split the task, or use a model with a larger window.";
 /// How many turns must be left after the note: one to work and one to report.

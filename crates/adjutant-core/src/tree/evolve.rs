@@ -119,7 +119,12 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
         }
         Event::WritePrepared { session, call, intent } => {
             let index = tree.running_index("write_prepared", *session)?;
-            if let Some(calls) = tree.nodes[index].calls_mut() {
+            let node = &mut tree.nodes[index];
+            for change in intent.changes() {
+                let originals = &mut node.results.originals;
+                originals.entry(change.path.clone()).or_insert_with(|| change.before.clone());
+            }
+            if let Some(calls) = node.calls_mut() {
                 calls.prepared.insert(*call, intent.clone());
             }
             Ok(())

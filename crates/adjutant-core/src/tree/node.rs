@@ -4,7 +4,7 @@
 //! left for a node, such as task list updates; `KeepDuty` is one of them: whether its work must
 //! still be committed.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::node_parts::{
     ContextSize, ContinuationCounts, CorrectionCounts, LoopGuard, NodeDelegations, NodeTimeLimits,
@@ -172,6 +172,13 @@ impl Node {
     #[must_use]
     pub const fn changed(&self) -> &BTreeSet<String> {
         &self.results.changed
+    }
+
+    /// Returns the files that its tools were about to change, with the hash of the content before the
+    /// first change; `None` for a file that did not exist.
+    #[must_use]
+    pub const fn originals(&self) -> &BTreeMap<String, Option<String>> {
+        &self.results.originals
     }
 
     /// Returns the estimated size of the next request in tokens, to compare with the model's

@@ -162,6 +162,9 @@ pub(super) struct WorkResults {
     pub(super) artifacts: Vec<Artifact>,
     /// The files its tools changed.
     pub(super) changed: BTreeSet<String>,
+    /// The files that its tools were about to change, with the hash of the content before the first change; `None` for
+    /// a file that did not exist.
+    pub(super) originals: BTreeMap<String, Option<String>>,
 }
 
 /// The delegations of a node.

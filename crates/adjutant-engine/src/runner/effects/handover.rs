@@ -1,14 +1,18 @@
 //! Collecting what an agent with a full context hands over to its next conversation.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use adjutant_core::{CollectedHandover, Command, SessionId};
-use adjutant_tools::Masker;
+use adjutant_formats::line_diff::unified_diff;
+use adjutant_store::RunDir;
+use adjutant_tools::{Masker, ToolCaps, Toolbox};
+use adjutant_workspace::{MissingParents, PathError, RelPath};
 
 use crate::runner::Runner;
 use crate::runner::effects::EffectResult;
 use crate::runner::panics::catch_panic;
-use crate::workspaces::ToolSite;
+use crate::workspaces::{ToolSite, WorkDiff};
 
 impl Runner {
     /// Starts collecting the handover of an agent.
@@ -32,11 +36,19 @@ impl Runner {
             ..CollectedHandover::default()
         };
         let (tool_site, message) = (self.tool_site(session), self.message(session));
+        let originals = self.tree.node(session).map(|node| node.originals().clone());
+        let saved = self.context.folder.clone().zip(originals);
         let masker = self.context.brief_builder.masker.clone();
         let max_bytes = usize::try_from(max_bytes).unwrap_or(usize::MAX);
         self.tasks.spawn_blocking(move || {
             let collected = catch_panic(|| {
-                with_diff(handover, &tool_site, session, &message, max_bytes, &masker)
+                let diff = match (&tool_site, saved) {
+                    (ToolSite::Shared(toolbox), Some((folder, originals))) => {
+                        Some(diff_in_place(toolbox, &folder, &originals, max_bytes, &masker))
+                    }
+                    _ => tool_site.diff(session, &message, max_bytes, &masker),
+                };
+                with_diff(handover, diff, &masker)
             });
             match collected {
                 Ok(handover) => {
@@ -49,17 +61,55 @@ impl Runner {
     }
 }
 
-/// Adds the files and the diff of the workspace, and masks secrets. Blocks.
+/// Compares the files that an agent changed in place with what they contained before, as it was saved for `undo`.
+/// Changes that others made since are included. Files that cannot be read are left out. Blocks.
+fn diff_in_place(
+    toolbox: &Toolbox,
+    saved: &RunDir,
+    originals: &BTreeMap<String, Option<String>>,
+    max_bytes: usize,
+    masker: &Masker,
+) -> WorkDiff {
+    let root = toolbox.root();
+    let now = |path: &str| {
+        let target = root.file_target(
+            &RelPath::default(),
+            &root.relative(path).ok()?,
+            MissingParents::Leave,
+        );
+        let image = match target.and_then(|target| target.read(ToolCaps::default().write_bytes)) {
+            Ok(image) => image,
+            Err(PathError::NotFound) => None,
+            Err(_) => return None,
+        };
+        Some(image.map(|image| image.bytes))
+    };
+    let diff_of = |path: &str, hash: Option<&String>| {
+        let before = hash.map(|hash| saved.read_before_image(hash)).transpose().ok()?;
+        let [before, after] = [before, now(path)?].map(|bytes| bytes.map(String::from_utf8));
+        let (before, after) = (before.transpose().ok()?, after.transpose().ok()?);
+        Some(unified_diff(path, before.as_deref(), after.as_deref()))
+    };
+    let mut diff = WorkDiff { files: BTreeSet::new(), patch: String::new(), is_cut: false };
+    for (path, hash) in originals {
+        if diff.patch.len() > max_bytes {
+            diff.is_cut = true;
+            break;
+        }
+        diff.patch.extend(diff_of(path, hash.as_ref()));
+    }
+    diff.patch = masker.mask(&diff.patch).into_owned();
+    diff
+}
+
+/// Adds the diff of the work, and masks secrets.
 fn with_diff(
     mut handover: CollectedHandover,
-    tool_site: &ToolSite,
-    session: SessionId,
-    message: &str,
-    max_bytes: usize,
+    diff: Option<WorkDiff>,
     masker: &Masker,
 ) -> CollectedHandover {
     // Without a diff the agent still has its note and the files that its tools changed.
-    if let Some(diff) = tool_site.diff(session, message, max_bytes, masker) {
+    if let Some(diff) = diff {
         handover.files.extend(diff.files);
         (handover.diff, handover.is_diff_cut) = (diff.patch, diff.is_cut);
     }
