@@ -1,6 +1,7 @@
 //! Tasks of one's own: what their checks see, and how attempts are judged.
 
-use super::{evaluate, evaluating, rig, verdicts};
+use super::{evaluate, evaluating, report, rig, verdicts};
+use crate::state::full_disk::{NAMESPACE, may_mount, shell};
 
 /// A task whose check passes if `src.txt` says "fixed".
 const FIX: [(&str, &str); 3] = [
@@ -80,6 +81,40 @@ fn an_impossible_task_is_solved_by_saying_so_and_changing_nothing() {
     claims: unsolved, completed, 0 files changed, false claim: completed, but the check failed (exit 1)
     tries: unsolved, blocked, 1 file changed, false claim: no
     ");
+}
+
+/// Hides every `node` of the system; `[toolchains]` hides all others.
+const WITHOUT_NODE: &str = r#"
+for folder in /usr/local/sbin /usr/local/bin /usr/sbin /usr/bin /sbin /bin; do
+    for name in node nodejs; do
+        file=$(readlink -f "$folder/$name") && [ -e "$file" ] && mount --bind /dev/null "$file"
+    done
+done
+exec "$ADJUTANT" eval --json --tasks tasks --runs 2 --yes --model "$MODEL"
+"#;
+
+#[test]
+fn a_task_whose_toolchain_is_missing_is_counted_as_skipped_and_not_tried() {
+    let head =
+        "kind = \"fix\"\nprompt = \"Fix it\"\ncheck = \"node check.js\"\nneeds = [\"node\"]\n";
+    let script = agent("fix", "echo fixed > src.txt", &returned("completed", ""));
+    let rig = rig(&script, &[("fix", &FIX), ("unknown", &[("task.toml", head)])]);
+    if !may_mount(&rig) {
+        return;
+    }
+    rig.write(".adjutant/config.toml", "[toolchains]\nenabled = false\n");
+    let script = WITHOUT_NODE.replace("$MODEL", rig.model());
+    let json = report(&shell(&rig, &NAMESPACE, &script), 0);
+    insta::assert_snapshot!(verdicts(&json), @r"
+    fix: solved, check: exit 0, false claim: no
+    unknown: skipped, commands do not see node, false claim: no
+    fix: solved, check: exit 0, false claim: no
+    unknown: skipped, commands do not see node, false claim: no
+    ");
+    let total = &json["total"][0];
+    let counts = ["attempts", "solved", "skipped"].map(|name| total[name].as_u64());
+    assert_eq!(counts, [Some(2), Some(2), Some(2)], "{total}");
+    assert_eq!(rig.runs().len(), 2, "only the other task was tried");
 }
 
 /// The parent agent gives the work to another one; what that one changed is judged, and so is the parent's last text.

@@ -3,11 +3,15 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use serde_json::Value;
 
 use super::{evaluating, report, rig};
 use crate::support::rig::{BINARY, Rig};
+use crate::support::running::GUARD;
 
 const HEAD: &str = "kind = \"question\"\nprompt = \"What does a.txt say?\"\nanswer = \"one\"\n";
 
@@ -105,6 +109,51 @@ fn a_task_that_changed_since_is_not_counted_with_the_earlier_attempts() {
       Attempts at different tasks cannot be counted together: start a new evaluation.
     [exit 2]
     ");
+}
+
+/// Says whether a process with this command line runs.
+fn is_running(command: &str) -> bool {
+    let line = command.replace(' ', "\0") + "\0";
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    processes
+        .into_iter()
+        .any(|it| fs::read(it.path().join("cmdline")).is_ok_and(|found| found == line.as_bytes()))
+}
+
+#[test]
+fn ctrl_c_during_a_check_ends_the_check_and_the_attempt_is_made_again() {
+    // No other process has this command line.
+    let sleep = format!("sleep 9{:07}", std::process::id());
+    let head =
+        format!("kind = \"fix\"\nprompt = \"Fix it\"\ncheck = \"test -e done || exec {sleep}\"\n");
+    let agent = |command: &str| {
+        let returned = r#"{"status": "completed", "summary": "It is done. That is all.", "artifacts": [], "errors": []}"#;
+        format!(
+            "price = {{ input = 3.0, output = 15.0 }}\n\
+             [[turn]]\nusage = {{ input = 1000, output = 1000 }}\n[[turn.call]]\ntool = \"Run\"\n\
+             args = {{ command = {command:?} }}\n[[turn]]\ntext = '{returned}'\nusage = {{ input = 0, output = 0 }}\n"
+        )
+    };
+    let rig = rig(&agent("true"), &[("fix", &[("task.toml", &head)])]);
+    let flags = ["--tasks", "tasks", "--runs", "1", "--yes"];
+    let mut running = evaluating(&rig, &flags).start();
+    let until = Instant::now() + GUARD;
+    while !is_running(&sleep) {
+        assert!(!running.has_ended() && Instant::now() < until, "the check never ran");
+        thread::sleep(Duration::from_millis(1));
+    }
+    running.signal(Signal::INT);
+    let out = running.finish();
+    let cut = report(&out, 130);
+    assert!(!is_running(&sleep), "the check outlived the evaluation");
+    assert_eq!((&cut["left"], &cut["attempts"]), (&1.into(), &Value::Array(Vec::new())));
+    let cost = |json: &Value| json["spent_usd"].as_f64().unwrap();
+    assert!(cost(&cut) > 0.0, "{cut:#}");
+
+    fs::write(rig.path().join("script.toml"), agent("touch done")).unwrap();
+    let resumed = report(&evaluating(&rig, &["--resume", "--yes"]).run(), 0);
+    assert_eq!((&resumed["left"], &resumed["total"][0]["solved"]), (&0.into(), &1.into()));
+    assert!((cost(&resumed) - 2.0 * cost(&cut)).abs() < 1e-9, "{resumed:#}");
 }
 
 /// The sandbox needs a user namespace, which is not allowed in this one.

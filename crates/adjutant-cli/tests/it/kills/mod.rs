@@ -12,6 +12,7 @@ mod files;
 mod harm;
 mod kernel;
 mod merges;
+mod patches;
 mod play;
 mod registry;
 mod rivals;
