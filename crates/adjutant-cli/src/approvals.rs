@@ -29,10 +29,27 @@ struct InboxQuestion {
     left_ms: u64,
 }
 
+/// What to do about a registry that cannot be read.
+const UNREADABLE_REGISTRY: &str = "Questions of MCP clients and about merges are only in that file and cannot be listed or \
+     answered. To go on without it, end its runs with `adjutant cancel` and move it away: open questions, consents and what was \
+     spent today are then forgotten.";
+
 /// Runs `adjutant approvals`.
 pub(crate) fn run_approvals(archive: &Archive, as_json: bool) -> Result<Exit, Failure> {
-    let (all, merges) = (open_inbox(archive)?, PendingMerge::all(archive)?);
-    let prompts = prompt_questions(&archive.runs().map_err(records::archive_failure)?, &all);
+    let known = open_inbox(archive).and_then(|all| Ok((all, PendingMerge::all(archive)?)));
+    let runs = archive.runs().map_err(records::archive_failure)?;
+    let (all, merges) = match known {
+        Ok(known) => known,
+        Err(failure) => {
+            // Journals still show what runs ask on terminals.
+            let mut prompts = prompt_questions(&runs, &[]);
+            prompts.retain(|it| it.terminal.is_some() && !as_json);
+            let texts: Vec<String> = prompts.iter().map(PromptQuestion::text).collect();
+            print(&texts.join("\n"))?;
+            return Err(failure.hint(UNREADABLE_REGISTRY));
+        }
+    };
+    let prompts = prompt_questions(&runs, &all);
     if as_json {
         let all: Vec<_> = all.iter().map(InboxQuestion::json).collect();
         let prompts: Vec<_> = prompts.iter().map(PromptQuestion::json).collect();
@@ -200,7 +217,8 @@ pub(crate) fn run_approve(
         return Err(Failure::new(Exit::Refused, "`adjutant approve` works only in a terminal")
             .hint("A person must answer: run the command yourself in a terminal."));
     }
-    let (all, merges) = (open_inbox(archive)?, PendingMerge::all(archive)?);
+    let known = open_inbox(archive).and_then(|all| Ok((all, PendingMerge::all(archive)?)));
+    let (all, merges) = known.map_err(|failure| failure.hint(UNREADABLE_REGISTRY))?;
     let is_meant = |id: &str| !args.id.is_empty() && id.starts_with(&args.id.to_lowercase());
     let found: Vec<&InboxQuestion> = all.iter().filter(|it| is_meant(&it.id)).collect();
     let merges: Vec<&PendingMerge> = merges.iter().filter(|it| is_meant(&it.id)).collect();

@@ -56,6 +56,25 @@ fn a_damaged_registry_stops_new_runs_of_clients_and_nothing_else() {
 }
 
 #[test]
+fn with_a_damaged_registry_approvals_says_what_cannot_be_listed_and_what_to_do() {
+    let rig = Rig::with_script(SCRIPT);
+    let mut client = Client::allowed(&rig, &[]);
+    client.data("delegate_start", task("quick"));
+    damage(&rig);
+    for args in [&["approvals"][..], &["approvals", "--json"]] {
+        let out = rig.run(args);
+        assert_eq!((out.code, out.stdout.as_str()), (1, ""), "{out}");
+        assert!(names_the_line(&out.stderr), "{out}");
+        let advice = "and move it away: open questions, consents and what was spent today";
+        assert!(out.stderr.contains(advice), "{out}");
+    }
+    // As the advice says.
+    fs::remove_file(rig.state().join("registry.jsonl")).unwrap();
+    let out = rig.run(["approvals"]);
+    assert_eq!((out.code, out.stdout.as_str()), (0, "Nothing waits for your approval.\n"), "{out}");
+}
+
+#[test]
 fn a_damaged_registry_stops_new_stories_but_not_resume() {
     let wait = json!({ "label": "US-001", "delay_ms": 60_000, "text": "I wait." });
     let project = Project::new(&one_story(), [writes("US-001", "half", "x\n"), wait]);
