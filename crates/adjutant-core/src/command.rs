@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::assignment::{SlashCommandAssignment, TaskListUpdate};
 use crate::brief::RequestedTask;
-use crate::environment::{Environment, ProjectFacts};
+use crate::environment::{ProjectFacts, ProjectGuidance};
 use crate::event::{DelegationOrigin, ToolOutput};
 use crate::handover::CollectedHandover;
 use crate::ids::{AgentName, RunId, SessionId};
@@ -45,7 +45,7 @@ pub enum Command {
         /// The depth of the root; the depths of delegations count from it.
         base_depth: u64,
         /// What the agents are told about the project.
-        environment: Option<Box<Environment>>,
+        environment: Option<Box<ProjectGuidance>>,
     },
     /// Defines an agent.
     Define {

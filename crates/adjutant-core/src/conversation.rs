@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::environment::Environment;
+use crate::environment::ProjectGuidance;
 use crate::event::{AddedMessageReason, Event, Reopening};
 use crate::message::Message;
 use crate::tree::{INTERRUPTED, uses_tools};
@@ -17,7 +17,7 @@ pub struct Conversation {
     results_from: usize,
     last_call: bool,
     /// What all agents of the run are told about the project.
-    environment: Option<Arc<Environment>>,
+    environment: Option<Arc<ProjectGuidance>>,
     /// How many messages at the beginning stay when the conversation begins afresh.
     fixed: usize,
     /// The indexes of the messages that say what to do: the brief and a person's messages.
@@ -31,7 +31,7 @@ pub struct Conversation {
 impl Conversation {
     /// Starts the conversation of an agent of a run with this environment.
     #[must_use]
-    pub fn in_environment(environment: Option<Arc<Environment>>) -> Self {
+    pub fn in_environment(environment: Option<Arc<ProjectGuidance>>) -> Self {
         Self { environment, ..Self::default() }
     }
 

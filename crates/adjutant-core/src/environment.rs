@@ -1,15 +1,15 @@
 //! What the agents of a run are told about the project and their limits.
 //!
-//! The engine collects an [`Environment`] once, before the run starts, and records it. Every agent gets the same
+//! The engine collects the [`ProjectGuidance`] once, before the run starts, and records it. Every agent gets the same
 //! text, also after a resume. Agents with workspaces of their own get the [`ProjectFacts`] of the state that these
 //! were made from, if they differ. [`GrantedLimits`] are the limits of one delegation, as they were when it was
 //! granted.
 
 use serde::{Deserialize, Serialize};
 
-/// The facts about the project that the agents of a run are told.
+/// What the agents of a run are told about the project: facts, the tools of commands, and its texts for agents.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Environment {
+pub struct ProjectGuidance {
     /// The end of the system prompt, for all agents that have no other facts.
     #[serde(flatten)]
     pub project: ProjectFacts,
@@ -33,7 +33,7 @@ pub struct ProjectFacts {
     pub head: Option<String>,
 }
 
-impl Environment {
+impl ProjectGuidance {
     /// Returns about how many bytes the environment adds to the first request of an agent that is told these facts.
     /// `instructions` are those of its brief, which replace the shared ones.
     pub(crate) fn bytes(

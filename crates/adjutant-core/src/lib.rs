@@ -43,7 +43,7 @@ pub use assignment::{SlashCommandAssignment, TaskListUpdate};
 pub use brief::{Brief, ContextFile, ContextFileStatus, RequestedTask};
 pub use command::{Command, Effect, Reaction, ResumeOptions};
 pub use conversation::Conversation;
-pub use environment::{Environment, GrantedLimits, ProjectFacts};
+pub use environment::{GrantedLimits, ProjectFacts, ProjectGuidance};
 pub use event::{AddedMessageReason, DelegationOrigin, Event, Grant, IllegalEvent, ToolOutput};
 pub use handover::CollectedHandover;
 pub use message::{
@@ -55,7 +55,7 @@ pub use refusal::{Refusal, TellProblem};
 pub use registry::{Registry, RegistryCommand, RegistryEvent, RegistryRefusal};
 pub use rights::{Rights, ToolSet};
 pub use secret::Secret;
-pub use tool_call::{CallReading, CallTranslation};
+pub use tool_call::{CallTranslation, TranslatedCall};
 pub use tree::{Node, Tree};
 pub use verify::{CommandExit, VerifyCommand};
 pub use web_host::HostSet;

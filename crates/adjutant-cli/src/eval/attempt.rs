@@ -63,7 +63,7 @@ impl AttemptRequest<'_> {
     /// Returns the attempt as skipped, if a toolchain is missing.
     pub(super) fn skipped(&self) -> Option<EvalAttempt> {
         let missing =
-            self.task.head.needs.iter().find_map(|it| missing_program(*it, self.spaces))?;
+            self.task.settings.needs.iter().find_map(|it| missing_program(*it, self.spaces))?;
         Some(EvalAttempt {
             judgement: EvalJudgement::Skipped,
             because: format!("commands do not see {missing}"),
@@ -123,12 +123,12 @@ impl AttemptRequest<'_> {
             return Ok(AttemptEnd::OutOfBudget(usd));
         }
         let unmerged = self.merge(scratch)?;
-        let check = match &self.task.head.check {
+        let check = match &self.task.settings.check {
             None => None,
             Some(command) => {
                 let check = WorkCheck {
                     command: command.clone(),
-                    timeout_s: self.task.head.check_s,
+                    timeout_s: self.task.settings.check_s,
                     files: self.task.check_files.clone(),
                 };
                 match run_check(spaces, scratch.tree(), check)? {

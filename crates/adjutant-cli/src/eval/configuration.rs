@@ -164,7 +164,7 @@ impl PreparedConfiguration {
     ///
     /// The return of work must have a status; a question is answered by a report.
     pub(super) fn policy_for(&self, task: &EvalTask, left: Option<Usd>) -> Policy {
-        let contract = match task.head.kind {
+        let contract = match task.settings.kind {
             TaskKind::Question => ContractKind::Report,
             TaskKind::Fix | TaskKind::Refactor | TaskKind::Split | TaskKind::Impossible => {
                 ContractKind::Standard

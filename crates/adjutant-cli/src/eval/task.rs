@@ -49,7 +49,7 @@ pub(super) struct EvalTask {
     /// Its name, which is also the label of its agent.
     pub(super) name: String,
     /// What it says about itself.
-    pub(super) head: TaskHead,
+    pub(super) settings: TaskSettings,
     /// The files that agents get.
     pub(super) files: Vec<TaskFile>,
     /// The files that are laid over the work before the check runs.
@@ -59,7 +59,7 @@ pub(super) struct EvalTask {
 /// The content of `task.toml`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct TaskHead {
+pub(super) struct TaskSettings {
     /// What kind of work it is.
     pub(super) kind: TaskKind,
     /// What the agent is asked.
@@ -134,12 +134,12 @@ impl NeededToolchain {
 impl EvalTask {
     /// Returns its name and kind.
     pub(super) fn title(&self) -> EvalTaskTitle {
-        EvalTaskTitle { name: self.name.clone(), kind: self.head.kind.word() }
+        EvalTaskTitle { name: self.name.clone(), kind: self.settings.kind.word() }
     }
 
     /// Returns what solves it.
     pub(super) fn expectation(&self) -> EvalExpectation<'_> {
-        match (self.head.kind, &self.head.answer) {
+        match (self.settings.kind, &self.settings.answer) {
             (TaskKind::Question, answer) => {
                 EvalExpectation::Answer(answer.as_deref().unwrap_or_default())
             }
@@ -152,13 +152,13 @@ impl EvalTask {
 
     /// Returns what the agent is asked.
     pub(super) fn prompt(&self) -> String {
-        let ending = if self.head.kind == TaskKind::Question { ANSWER_LINE } else { "" };
-        format!("{}{ending}", self.head.prompt.trim())
+        let ending = if self.settings.kind == TaskKind::Question { ANSWER_LINE } else { "" };
+        format!("{}{ending}", self.settings.prompt.trim())
     }
 
     /// Returns a hash of everything that decides about an attempt.
     pub(super) fn digest(&self) -> String {
-        let mut all = format!("{:?}", self.head).into_bytes();
+        let mut all = format!("{:?}", self.settings).into_bytes();
         for (path, bytes) in self.files.iter().chain(&self.check_files) {
             all.extend_from_slice(path.as_os_str().as_encoded_bytes());
             all.extend_from_slice(content_hash(bytes).as_bytes());
@@ -193,9 +193,9 @@ impl EvalTask {
         }
         let head = head.ok_or("task.toml is missing")?;
         let head = String::from_utf8(head).map_err(|_| "task.toml is not UTF-8")?;
-        let head: TaskHead =
+        let settings: TaskSettings =
             toml::from_str(&head).map_err(|error| format!("task.toml: {error}"))?;
-        match (head.kind, &head.answer, &head.check) {
+        match (settings.kind, &settings.answer, &settings.check) {
             (TaskKind::Question, None, _) => {
                 return Err("task.toml: a question needs `answer`".into());
             }
@@ -207,7 +207,7 @@ impl EvalTask {
             (_, None, None) => return Err("task.toml: `check` is missing".into()),
             (_, None, Some(_)) => {}
         }
-        Ok(Self { name: name.to_owned(), head, files: own, check_files })
+        Ok(Self { name: name.to_owned(), settings, files: own, check_files })
     }
 }
 
@@ -290,7 +290,7 @@ mod tests {
     #[test]
     fn the_built_in_tasks_are_complete() {
         let tasks = built_in_tasks().map_err(|failure| failure.to_string()).unwrap();
-        let count = |kind: TaskKind| tasks.iter().filter(|it| it.head.kind == kind).count();
+        let count = |kind: TaskKind| tasks.iter().filter(|it| it.settings.kind == kind).count();
         let kinds = [
             TaskKind::Question,
             TaskKind::Fix,
@@ -301,7 +301,7 @@ mod tests {
         assert_eq!(kinds.map(count), [5, 8, 1, 1, 1]);
         for task in &tasks {
             assert!(!task.files.is_empty(), "{}", task.name);
-            let answers = task.head.answer.iter();
+            let answers = task.settings.answer.iter();
             for (path, bytes) in &task.files {
                 let text = String::from_utf8_lossy(bytes);
                 assert!(text.ends_with('\n'), "{} {}", task.name, path.display());
@@ -309,7 +309,7 @@ mod tests {
             assert!(answers.clone().all(|it| it.trim() == it), "{}", task.name);
             let is_seen = |it: &&TaskFile| task.files.contains(it);
             let hidden = task.check_files.iter().filter(|it| !is_seen(it)).count();
-            let has_check = task.head.kind != TaskKind::Question;
+            let has_check = task.settings.kind != TaskKind::Question;
             assert_eq!(hidden > 0, has_check, "{}: the agent sees all of the check", task.name);
         }
     }

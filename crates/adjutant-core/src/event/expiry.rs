@@ -5,7 +5,7 @@
 
 use super::Event;
 use crate::outcome::OutcomeReason;
-use crate::tool_call::CallReading;
+use crate::tool_call::TranslatedCall;
 use crate::verify::VerifyCommand;
 use adjutant_formats::contract::Return;
 
@@ -58,11 +58,11 @@ impl Event {
                 }
                 for translation in translations {
                     match &mut translation.reading {
-                        CallReading::RunAs { arguments, remarks, .. } => {
+                        TranslatedCall::RunAs { arguments, remarks, .. } => {
                             *arguments = serde_json::Value::Null;
                             remarks.clear();
                         }
-                        CallReading::Refused { text } => EXPIRED.clone_into(text),
+                        TranslatedCall::Refused { text } => EXPIRED.clone_into(text),
                     }
                 }
             }

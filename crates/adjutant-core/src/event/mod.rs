@@ -20,7 +20,7 @@ use crate::assignment::{SlashCommandAssignment, TaskListUpdate};
 use crate::brief::Brief;
 use crate::budget::{BudgetAmount, Reservation, Settlement};
 use crate::code::ErrorCode;
-use crate::environment::{Environment, ProjectFacts};
+use crate::environment::{ProjectFacts, ProjectGuidance};
 use crate::ids::{AgentName, Label, RunId, SessionId};
 use crate::message::{AttemptError, ModelSpec, StopReason, ToolCall, ToolSpec};
 use crate::money::Usd;
@@ -63,7 +63,7 @@ pub enum Event {
         base_depth: u64,
         /// What the agents are told about the project; absent in runs of older versions.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        environment: Option<Box<Environment>>,
+        environment: Option<Box<ProjectGuidance>>,
     },
     /// An agent was defined: its system prompt, tools and rights.
     AgentDefined {

@@ -26,19 +26,19 @@ use crate::write::{EDIT, WRITE, is_write};
 /// The argument of Edit and Write that holds a patch of one or more files.
 pub const PATCH: &str = "patch";
 
-/// How a call of an answer was read, if not as it was written.
+/// The translation of one call of an answer that the model wrote in another form.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CallTranslation {
     /// The number of the call in its answer.
     pub call: u32,
-    /// What it was read as.
-    pub reading: CallReading,
+    /// What it is run as.
+    pub reading: TranslatedCall,
 }
 
-/// What a call of another shape was read as.
+/// What a call in another form is run as, or why it is not run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum CallReading {
+pub enum TranslatedCall {
     /// A call of our tool.
     RunAs {
         /// Our tool.
@@ -60,7 +60,7 @@ pub enum CallReading {
 ///
 /// `is_custom` says whether a name is a tool of the embedding program. Such a name, and the name of one of our tools,
 /// is never an alias.
-pub fn translate(call: &ToolCall, is_custom: impl Fn(&str) -> bool) -> Option<CallReading> {
+pub fn translate(call: &ToolCall, is_custom: impl Fn(&str) -> bool) -> Option<TranslatedCall> {
     let name = call.name.as_str();
     if is_custom(name) || [DELEGATE, TASK, RETURN].contains(&name) {
         return None;
@@ -87,9 +87,9 @@ pub fn translate(call: &ToolCall, is_custom: impl Fn(&str) -> bool) -> Option<Ca
             if tool == name && remarks.is_empty() && arguments == call.arguments {
                 return None;
             }
-            CallReading::RunAs { tool: tool.to_owned(), arguments, remarks }
+            TranslatedCall::RunAs { tool: tool.to_owned(), arguments, remarks }
         }
-        Err(text) => CallReading::Refused { text },
+        Err(text) => TranslatedCall::Refused { text },
     })
 }
 
@@ -117,13 +117,13 @@ pub fn calls_as_run<'a>(
     let mut translations = translations.iter().peekable();
     (0_u32..).zip(calls).map(move |(number, call)| {
         match translations.next_if(|it| it.call == number).map(|it| &it.reading) {
-            Some(CallReading::RunAs { tool, arguments, .. }) => Cow::Owned(ToolCall {
+            Some(TranslatedCall::RunAs { tool, arguments, .. }) => Cow::Owned(ToolCall {
                 id: call.id.clone(),
                 name: tool.clone(),
                 arguments: arguments.clone(),
                 malformed: false,
             }),
-            Some(CallReading::Refused { .. }) | None => Cow::Borrowed(call),
+            Some(TranslatedCall::Refused { .. }) | None => Cow::Borrowed(call),
         }
     })
 }

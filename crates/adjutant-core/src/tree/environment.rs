@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::{Node, ROOT, Tree};
-use crate::environment::{Environment, GrantedLimits, ProjectFacts};
+use crate::environment::{GrantedLimits, ProjectFacts, ProjectGuidance};
 use crate::ids::SessionId;
 use crate::rights::Rights;
 use crate::verify::VerifyCommand;
@@ -15,7 +15,7 @@ use crate::write::RUN;
 impl Tree {
     /// Returns what the agents of the run were told about the project; `None` if nothing was recorded.
     #[must_use]
-    pub const fn environment(&self) -> Option<&Arc<Environment>> {
+    pub const fn environment(&self) -> Option<&Arc<ProjectGuidance>> {
         self.environment.as_ref()
     }
 
@@ -73,7 +73,7 @@ impl Tree {
         node.continuations.brief_bytes += more;
     }
 
-    pub(super) fn fold_environment(&mut self, environment: Option<&Environment>) {
+    pub(super) fn fold_environment(&mut self, environment: Option<&ProjectGuidance>) {
         self.environment = environment.cloned().map(Arc::new);
         let bytes = self.environment_bytes(ROOT, &self.nodes[ROOT].rights, None);
         let tokens = self.policy.budget_tokens_run;

@@ -47,7 +47,7 @@ use sha2::{Digest, Sha256};
 
 use crate::assignment::SlashCommandAssignment;
 use crate::command::Command;
-use crate::environment::{Environment, ProjectFacts};
+use crate::environment::{ProjectFacts, ProjectGuidance};
 use crate::event::{Event, IllegalEvent};
 use crate::ids::{AgentName, RunId, SessionId};
 use crate::money::Usd;
@@ -97,7 +97,7 @@ pub struct Tree {
     /// The story that the run works on.
     story: Option<Box<StoryAssignment>>,
     /// What the agents are told about the project.
-    environment: Option<Arc<Environment>>,
+    environment: Option<Arc<ProjectGuidance>>,
     /// The facts about the base of the workspaces of a batch; `None` if its agents are told those of the run or of the
     /// workspace above.
     batch_facts: BTreeMap<String, Option<Arc<ProjectFacts>>>,

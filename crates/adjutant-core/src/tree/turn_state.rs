@@ -13,7 +13,7 @@ use crate::budget::Reservation;
 use crate::message::{ModelSpec, StopReason, ToolCall};
 use crate::story::AnswerMarkers;
 use crate::time::Timestamp;
-use crate::tool_call::{CallReading, CallTranslation, calls_as_run};
+use crate::tool_call::{CallTranslation, TranslatedCall, calls_as_run};
 use crate::write::{WriteIntent, is_in_turn};
 
 /// What an agent does in its current turn.
@@ -70,14 +70,14 @@ pub(super) struct OpenToolCalls {
     /// The file changes that they are about to make, once known.
     pub(super) prepared: BTreeMap<u32, WriteIntent>,
     /// How calls were read that the model wrote in another form.
-    readings: BTreeMap<u32, ReadingNotes>,
+    readings: BTreeMap<u32, TranslationNotes>,
     /// The turn state after the last result.
     then: Box<TurnState>,
 }
 
-/// How a call was read that the model wrote in another form.
+/// What to say about a call that was translated from another form.
 #[derive(Clone, Debug)]
-pub(super) struct ReadingNotes {
+pub(super) struct TranslationNotes {
     /// The name that the model wrote.
     pub(super) called: String,
     /// What it is told beside the result.
@@ -86,11 +86,11 @@ pub(super) struct ReadingNotes {
     pub(super) refusal: Option<String>,
 }
 
-impl ReadingNotes {
-    fn new(called: &str, reading: &CallReading) -> Self {
+impl TranslationNotes {
+    fn new(called: &str, reading: &TranslatedCall) -> Self {
         let (remarks, refusal) = match reading {
-            CallReading::RunAs { remarks, .. } => (remarks.clone(), None),
-            CallReading::Refused { text } => (Vec::new(), Some(text.clone())),
+            TranslatedCall::RunAs { remarks, .. } => (remarks.clone(), None),
+            TranslatedCall::Refused { text } => (Vec::new(), Some(text.clone())),
         };
         Self { called: called.to_owned(), remarks, refusal }
     }
@@ -132,7 +132,7 @@ impl OpenToolCalls {
     ) -> Self {
         let readings = translations.iter().filter_map(|it| {
             let called = &calls.get(it.call as usize)?.name;
-            Some((it.call, ReadingNotes::new(called, &it.reading)))
+            Some((it.call, TranslationNotes::new(called, &it.reading)))
         });
         Self {
             readings: readings.collect(),
@@ -156,7 +156,7 @@ impl OpenToolCalls {
     }
 
     /// Returns how a call was read, if the model wrote it in another form.
-    pub(super) fn reading(&self, number: u32) -> Option<&ReadingNotes> {
+    pub(super) fn reading(&self, number: u32) -> Option<&TranslationNotes> {
         self.readings.get(&number)
     }
 

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use adjutant_core::ToolCall;
-use adjutant_core::tool_call::{CallReading, find_alias, tool_aliases, translate};
+use adjutant_core::tool_call::{TranslatedCall, find_alias, tool_aliases, translate};
 use proptest::prelude::*;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -39,7 +39,7 @@ fn call(name: &str, arguments: Value) -> ToolCall {
     ToolCall { id: "1".into(), name: name.into(), arguments, malformed }
 }
 
-fn read(name: &str, arguments: &Value) -> Option<CallReading> {
+fn read(name: &str, arguments: &Value) -> Option<TranslatedCall> {
     translate(&call(name, arguments.clone()), |_| false)
 }
 
@@ -65,11 +65,11 @@ impl CorpusCall {
     fn found(&self) -> String {
         match read(&self.call, &self.args) {
             None => "as written".to_owned(),
-            Some(CallReading::RunAs { tool, arguments, remarks }) => {
+            Some(TranslatedCall::RunAs { tool, arguments, remarks }) => {
                 let remarks: Vec<String> = remarks.iter().map(|remark| in_order(remark)).collect();
                 format!("{tool} {} {remarks:?}", sorted(arguments))
             }
-            Some(CallReading::Refused { text }) => {
+            Some(TranslatedCall::Refused { text }) => {
                 let part = self.refused.as_deref().filter(|part| text.contains(part));
                 format!("refused: {}", part.unwrap_or(&text))
             }
@@ -114,7 +114,7 @@ fn every_call_of_the_corpus_is_read_as_stated() {
 #[test]
 fn a_translated_call_is_not_translated_again() {
     for row in corpus() {
-        if let Some(CallReading::RunAs { tool, arguments, .. }) = read(&row.call, &row.args) {
+        if let Some(TranslatedCall::RunAs { tool, arguments, .. }) = read(&row.call, &row.args) {
             assert_eq!(
                 read(&tool, &arguments),
                 None,
@@ -160,7 +160,7 @@ proptest! {
         arguments in any_arguments(),
     ) {
         let alias = &tool_aliases()[index];
-        if let Some(CallReading::RunAs { tool, arguments, .. }) = read(alias.name, &arguments) {
+        if let Some(TranslatedCall::RunAs { tool, arguments, .. }) = read(alias.name, &arguments) {
             prop_assert!(alias.may_become(&tool), "{} became {tool} {arguments}", alias.name);
             prop_assert!(!["Delegate", "Task", "Return"].contains(&tool.as_str()));
             prop_assert_eq!(find_alias(alias.name).map(|it| it.name), Some(alias.name));
@@ -173,7 +173,7 @@ proptest! {
         arguments in any_arguments(),
     ) {
         let own = ["Read", "Grep", "Glob", "Note", "Edit", "Write", "Run", "WebFetch", "WebSearch"][index];
-        if let Some(CallReading::RunAs { tool, .. }) = read(own, &arguments) {
+        if let Some(TranslatedCall::RunAs { tool, .. }) = read(own, &arguments) {
             prop_assert_eq!(tool, own);
         }
     }

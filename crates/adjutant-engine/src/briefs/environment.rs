@@ -9,7 +9,7 @@ use std::path::Path;
 use adjutant_core::numbers::grouped;
 use adjutant_core::workspace::OwnWorkspace;
 use adjutant_core::write::RUN;
-use adjutant_core::{Environment, GrantedLimits, Node, ProjectFacts, VerifyCommand};
+use adjutant_core::{GrantedLimits, Node, ProjectFacts, ProjectGuidance, VerifyCommand};
 use adjutant_tools::{Masker, ProjectOverview, shown, shown_path};
 use adjutant_workspace::{HeadRef, Root, head_around};
 
@@ -25,13 +25,13 @@ pub(crate) fn collect(
     workdir: &Path,
     masker: &Masker,
     commands_see: Option<&str>,
-) -> Environment {
+) -> ProjectGuidance {
     let commands = commands_see.map(|tools| {
         let end = tools.floor_char_boundary(MAX_COMMANDS_BYTES);
         format!("\nCommands see: {}", &tools[..end])
     });
     let project = project_facts(root, workdir, head_around(workdir), masker);
-    Environment { project, commands, instructions: shared_instructions(root, masker) }
+    ProjectGuidance { project, commands, instructions: shared_instructions(root, masker) }
 }
 
 /// Describes the state of the project at `root`. Agents see it at `workdir`; `head` is the HEAD of the user's checkout
@@ -60,7 +60,7 @@ pub(crate) fn project_facts(
 /// Returns the end of the system prompt of a delegation. `project` are the facts that it is told, `space` is the
 /// workspace in which its tools act, if any.
 pub(crate) fn block(
-    environment: &Environment,
+    environment: &ProjectGuidance,
     project: &ProjectFacts,
     node: &Node,
     space: Option<&OwnWorkspace>,

@@ -3,12 +3,12 @@
 use adjutant_core::ToolSet;
 use adjutant_core::write::{EDIT, RUN, WRITE};
 
-/// A sentence, and the tools of which the agent must hold one; none for a sentence that needs no tool.
-type Sentence = (&'static [&'static str], &'static str);
+/// A sentence about how to work, and the tools of which the agent must hold one to be told it; none: all agents are.
+type MethodSentence = (&'static [&'static str], &'static str);
 
 const READS: &[&str] = &["Read", "Grep", "Glob"];
 
-const READER: [Sentence; 5] = [
+const READER: [MethodSentence; 5] = [
     (
         &["Grep", "Glob"],
         "Search wide first, then narrow: find the places, then read only those that matter.",
@@ -19,7 +19,7 @@ const READER: [Sentence; 5] = [
     (&[], "Stop when the question is answered."),
 ];
 
-const WRITER: [Sentence; 6] = [
+const WRITER: [MethodSentence; 6] = [
     (&[RUN], "Reproduce the problem first, with a command or a test that fails."),
     (&[EDIT, WRITE], "Make the smallest change that does the task."),
     (&[RUN], "Run the tests that cover your change."),
@@ -38,7 +38,7 @@ const LEAD: [&str; 4] = [
 /// Returns the working method of a subagent with `tools`.
 pub(crate) fn of_subagent(tools: &ToolSet) -> String {
     let writes = [EDIT, WRITE, RUN].iter().any(|tool| tools.contains(tool));
-    let sentences: &[Sentence] = if writes { &WRITER } else { &READER };
+    let sentences: &[MethodSentence] = if writes { &WRITER } else { &READER };
     let is_shown =
         |needs: &[&str]| needs.is_empty() || needs.iter().any(|tool| tools.contains(tool));
     let shown = sentences.iter().filter(|(needs, _)| is_shown(needs));

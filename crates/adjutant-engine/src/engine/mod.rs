@@ -20,7 +20,7 @@ use adjutant_core::policy::{Operation, WorkspaceSharing};
 use adjutant_core::schema::TaskSpec;
 use adjutant_core::workspace::WorkspaceTerms;
 use adjutant_core::{
-    AgentName, Brief, Command, Environment, Event, Outcome, Policy, RunId, Timestamp, ToolSpec,
+    AgentName, Brief, Command, Event, Outcome, Policy, ProjectGuidance, RunId, Timestamp, ToolSpec,
     Tree, Usd,
 };
 use adjutant_store::{RunLock, StateDirError};
@@ -92,7 +92,7 @@ pub struct Engine {
     /// The run's id, if it was chosen before this process started.
     run: Option<RunId>,
     /// The facts about the project, collected when they are first needed; see [`Engine::with_guidance`].
-    environment: Option<OnceLock<Environment>>,
+    environment: Option<OnceLock<ProjectGuidance>>,
     pub(crate) version: String,
     pub(crate) ids: IdSource,
 }
@@ -274,7 +274,7 @@ impl Engine {
     }
 
     /// Returns what to tell agents about the project. Looks at it once.
-    fn environment(&self) -> Option<Environment> {
+    fn environment(&self) -> Option<ProjectGuidance> {
         let collected = self.environment.as_ref()?.get_or_init(|| {
             let BriefBuilder { toolbox, masker, .. } = &self.brief_builder;
             collect(toolbox.root(), &self.workdir, masker, self.commands_see().as_deref())

@@ -1,6 +1,8 @@
 //! Part of `lifecycle`: calls in the shapes of other products. Everything judges what they are read as.
 
-use adjutant_core::{CallReading, ContentChange, ResumeOptions, Rights, WriteFinding, WriteIntent};
+use adjutant_core::{
+    ContentChange, ResumeOptions, Rights, TranslatedCall, WriteFinding, WriteIntent,
+};
 
 use super::*;
 
@@ -33,7 +35,7 @@ fn the_journal_keeps_what_the_model_wrote_and_what_it_was_read_as() {
     });
     let (calls, translations) = recorded.unwrap();
     assert_eq!(calls, &[made]);
-    let read = CallReading::RunAs {
+    let read = TranslatedCall::RunAs {
         tool: "Read".into(),
         arguments: json!({"file_path": "a"}),
         remarks: vec!["ignored: `explanation`".into()],
