@@ -209,7 +209,10 @@ impl RequestedCommand {
 
     fn failed(&self, error: RunError) -> RunErrorText {
         match error {
-            RunError::Empty | RunError::Nul | RunError::NotStarted { .. } => {
+            RunError::Empty
+            | RunError::Nul
+            | RunError::InputTaken
+            | RunError::NotStarted { .. } => {
                 format!("not run: {error}")
             }
             RunError::Directory { .. } => {

@@ -7,6 +7,7 @@
 
 use std::fs::File;
 use std::io;
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
@@ -70,10 +71,10 @@ pub(crate) fn serve_namespaces() -> Result<(), SetupFailure> {
     let HeldMounts { overlay, cache_locks: _cache_locks } = held;
     let _upper_lock = overlay.map(|[_root, lock]| lock);
     let own_pids = File::open("/proc/self/ns/pid").step("open the process namespace")?;
-    serve(&socket, &own_pids)
+    serve(&socket, &own_pids, &plan)
 }
 
-fn serve(socket: &io::Stdin, own_pids: &File) -> Result<(), SetupFailure> {
+fn serve(socket: &io::Stdin, own_pids: &File, plan: &HolderPlan) -> Result<(), SetupFailure> {
     loop {
         reap();
         // Ended children stay zombies until the next request, at most one second.
@@ -84,11 +85,14 @@ fn serve(socket: &io::Stdin, own_pids: &File) -> Result<(), SetupFailure> {
             Ok(_) => {}
             Err(errno) => return Err(SetupFailure::new("wait for requests", errno)),
         }
-        let Some((HolderRequest::Run, files)) = wire::receive(socket).step("read a request")?
-        else {
+        let Some((request, files)) = wire::receive(socket).step("read a request")? else {
             return Ok(());
         };
-        match start_first_process(files, own_pids) {
+        let answer = match request {
+            HolderRequest::Run => start_first_process(files, own_pids),
+            HolderRequest::Listen => listen_on_loopback(plan),
+        };
+        match answer {
             Ok(handle) => wire::send(socket, &HolderReply::Done, &[handle.as_fd()]),
             Err(failure) => wire::send(socket, &HolderReply::Failed(failure), &[]),
         }
@@ -190,6 +194,15 @@ fn start_first_process(files: Vec<OwnedFd>, own_pids: &File) -> Result<OwnedFd, 
     let link = Some(LinkNameSpaceType::ProcessID);
     move_into_link_name_space(own_pids.as_fd(), link).step("leave the process namespace")?;
     pidfd_of(&child?)
+}
+
+/// Listens on loopback at a port that the kernel chooses, in the private network namespace.
+fn listen_on_loopback(plan: &HolderPlan) -> Result<OwnedFd, SetupFailure> {
+    if plan.network {
+        return Err(SetupFailure::new("listen", io::Error::from(io::ErrorKind::Unsupported))
+            .in_layer(SandboxLayer::Network));
+    }
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map(OwnedFd::from).step("listen")
 }
 
 fn pidfd_of(child: &Child) -> Result<OwnedFd, SetupFailure> {

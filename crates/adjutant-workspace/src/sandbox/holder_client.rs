@@ -85,6 +85,11 @@ impl NamespaceHolder {
         self.exchange(&HolderRequest::Run, files)
     }
 
+    /// Listens on loopback in the holder's network namespace; the socket is the only file in the answer.
+    pub(crate) fn listen(&self) -> io::Result<HolderResult> {
+        self.exchange(&HolderRequest::Listen, &[])
+    }
+
     /// Ends the holder process and waits for it.
     pub(crate) fn end(self) {
         drop(self);

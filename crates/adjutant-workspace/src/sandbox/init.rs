@@ -34,11 +34,12 @@ const TICK: Duration = Duration::from_millis(50);
 /// Runs as the first process; standard input is the socket to the engine.
 pub(crate) fn run_first_process() -> Result<(), SetupFailure> {
     let control = io::stdin();
-    let Some((plan, _)) = wire::receive::<RunPlan>(&control).step("read the plan")? else {
+    let Some((plan, files)) = wire::receive::<RunPlan>(&control).step("read the plan")? else {
         return Ok(());
     };
+    let input = files.into_iter().next();
     let report = match build(&plan) {
-        Ok(BuiltSandbox { missing, watch, _probe_socket }) => match start(&plan) {
+        Ok(BuiltSandbox { missing, watch, _probe_socket }) => match start(&plan, input) {
             Ok(program) => {
                 send_report(&control, &InitReport::Started { missing })?;
                 watch_program(&control, program, watch)?
@@ -120,7 +121,8 @@ fn open_lowers(plan: &RunPlan) -> Result<Vec<OwnedFd>, SetupFailure> {
     plan.lowers.iter().rev().map(|lower| open(lower).step("open a lower layer")).collect()
 }
 
-fn start(plan: &RunPlan) -> Result<Pid, SetupFailure> {
+/// Starts the program. Afterwards only the program holds `input`, so the other end notices when it has ended.
+fn start(plan: &RunPlan, input: Option<OwnedFd>) -> Result<Pid, SetupFailure> {
     let mut command = match &plan.start {
         RunTarget::Program(words) => {
             let mut words = words.iter().map(wire::OsText::as_os);
@@ -137,7 +139,7 @@ fn start(plan: &RunPlan) -> Result<Pid, SetupFailure> {
     };
     command.env_clear();
     command.envs(plan.environment.iter().map(|(name, value)| (name.as_os(), value.as_os())));
-    command.stdin(Stdio::null()).process_group(0);
+    command.stdin(input.map_or_else(Stdio::null, Stdio::from)).process_group(0);
     let child = command.spawn().step("start the program")?;
     let number = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     number.ok_or(io::ErrorKind::InvalidData).step("read the pid of the program")

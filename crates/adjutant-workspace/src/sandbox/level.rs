@@ -36,6 +36,15 @@ impl SandboxLevel {
         if missing.is_empty() { Self::Full } else { Self::Reduced(missing) }
     }
 
+    /// Says whether every layer is active.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        match self {
+            Self::Full => true,
+            Self::Reduced(_) => false,
+        }
+    }
+
     /// Returns the missing layers.
     #[must_use]
     pub fn missing(&self) -> &[SandboxLayer] {

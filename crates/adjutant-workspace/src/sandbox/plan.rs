@@ -164,9 +164,13 @@ pub(crate) enum HolderRequest {
     /// Start the first process of a sandbox. The message carries its control socket and its output and error
     /// streams.
     Run,
+    /// Listen on loopback in the private network namespace. The answer carries the listening socket.
+    Listen,
 }
 
 /// What the sandbox's first process has to set up and run.
+///
+/// The message carries the program's standard input, if it has one.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct RunPlan {
     /// The path of the workspace in the holder's mount namespace.

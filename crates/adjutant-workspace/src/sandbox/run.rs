@@ -18,6 +18,7 @@ use rustix::process::Signal;
 
 use super::call::{CallStop, RunningCall};
 use super::holder_client::{NamespaceHolder, SandboxHelper};
+use super::input::ProgramInput;
 use super::level::{self, SandboxLevel};
 use super::output::OutputSink;
 use super::plan::{
@@ -231,6 +232,8 @@ pub struct ProgramSpec {
     pub directory: PathBuf,
     /// Its whole environment.
     pub environment: Vec<(OsString, OsString)>,
+    /// Its standard input; `None` for an empty one.
+    pub input: Option<ProgramInput>,
     /// How long it may run.
     pub timeout: Duration,
 }
@@ -256,8 +259,15 @@ impl ProgramSpec {
             words: words.into_iter().collect(),
             directory: PathBuf::new(),
             environment: environment.map(|(name, value)| (name.into(), value.into())).into(),
+            input: None,
             timeout: Duration::from_secs(600),
         }
+    }
+
+    /// Takes the standard input for a run.
+    pub(super) fn take_input(&self) -> Result<Option<OwnedFd>, RunError> {
+        let take = |input: &ProgramInput| input.take().ok_or(RunError::InputTaken);
+        self.input.as_ref().map(take).transpose()
     }
 }
 
@@ -325,6 +335,9 @@ pub enum RunError {
         /// The system's error message.
         why: String,
     },
+    /// The standard input belongs to one run.
+    #[error("the standard input was already given to another run")]
+    InputTaken,
     /// The sandbox could not be built with the required layers.
     #[error(transparent)]
     Unavailable(#[from] SandboxUnavailable),
@@ -416,6 +429,12 @@ impl Sandbox {
         &self.config
     }
 
+    /// Returns the level that was proved for this machine, before any program runs.
+    #[must_use]
+    pub fn level(&self) -> &SandboxLevel {
+        &self.level
+    }
+
     /// Runs a program until it ends and streams its output.
     ///
     /// # Errors
@@ -440,7 +459,7 @@ impl Sandbox {
         sink: &mut dyn OutputSink,
     ) -> Result<SandboxedExit, RunError> {
         let begun = Instant::now();
-        let mut call = self.start_call(&self.plan(start, program))?;
+        let mut call = self.start_call(&self.plan(start, program), program.take_input()?)?;
         let deadline = begun.checked_add(program.timeout).unwrap_or(begun + FOREVER);
         let stopped = call.wait_for_end(deadline, cancel, sink)?;
         let tree_gone = call.kill_and_drain(sink)?;
@@ -519,7 +538,7 @@ impl Sandbox {
         }
     }
 
-    fn holder(&self) -> Option<&NamespaceHolder> {
+    pub(super) fn holder(&self) -> Option<&NamespaceHolder> {
         match &self.config.workspace {
             SandboxWorkspace::Overlay(mounted) => Some(mounted.holder()),
             SandboxWorkspace::Directory { namespaces, .. } => {
@@ -528,7 +547,7 @@ impl Sandbox {
         }
     }
 
-    fn start_call(&self, plan: &RunPlan) -> Result<RunningCall, RunError> {
+    fn start_call(&self, plan: &RunPlan, input: Option<OwnedFd>) -> Result<RunningCall, RunError> {
         let (control, theirs) = wire::socket_pair()?;
         let (out, out_end) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
         let (err, err_end) = pipe_with(PipeFlags::CLOEXEC).map_err(io::Error::from)?;
@@ -537,7 +556,8 @@ impl Sandbox {
         let files = answer.map_err(|failure| SandboxUnavailable { why: failure.to_string() })?;
         let process = wire::next_file(&mut files.into_iter())?;
         drop((theirs, out_end, err_end));
-        wire::send(&control, plan, &[])?;
+        let inputs: Vec<_> = input.iter().map(AsFd::as_fd).collect();
+        wire::send(&control, plan, &inputs)?;
         let streams = [Some(File::from(out)), Some(File::from(err))];
         Ok(RunningCall { control, process, streams, report: None, missing: Vec::new() })
     }

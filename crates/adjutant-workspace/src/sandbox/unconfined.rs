@@ -1,6 +1,6 @@
 //! Running programs without a sandbox, for users who asked for that with `--sandbox=off`.
 //!
-//! A program gets its own session, only the given environment, and no input. Its process group is killed at the end
+//! A program gets its own session, and only the given environment and input. Its process group is killed at the end
 //! of the run; processes that left the group survive, because only a process namespace could find them.
 
 use std::fs::File;
@@ -77,7 +77,11 @@ impl UnconfinedRunner {
         let mut command = Command::new(words.next().ok_or(RunError::Empty)?);
         command.args(words).env_clear().envs(program.environment.iter().cloned());
         command.current_dir(self.directory(&program.directory)?);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let input = program.take_input()?;
+        command
+            .stdin(input.map_or_else(Stdio::null, Stdio::from))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let child = raw::start_in_own_session(&mut command).spawn().map_err(|error| {
             let name = program.words.first().map(PathBuf::from).unwrap_or_default();
             RunError::NotStarted { program: name, why: error.to_string() }

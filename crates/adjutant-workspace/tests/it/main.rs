@@ -9,6 +9,7 @@ mod file_target;
 mod git;
 mod git_dirs;
 mod home;
+mod long_lived;
 mod overlay;
 mod race;
 mod root;

@@ -172,7 +172,7 @@ const ATTEMPTS: usize = 20;
 
 /// One attempt must be fast enough: other load only makes it slower.
 #[track_caller]
-fn within(bound: Duration, mut attempt: impl FnMut() -> Duration) {
+pub(crate) fn within(bound: Duration, mut attempt: impl FnMut() -> Duration) {
     let mut least = Duration::MAX;
     for _ in 0..ATTEMPTS {
         least = least.min(attempt());

@@ -42,6 +42,10 @@ fn attempt(words: &[&str]) -> io::Result<String> {
         }
         ["lend", how, path] => lend(how, path),
         ["tcp", address] => TcpStream::connect(parse(address)?).map(|_| "connected".to_owned()),
+        ["ask", address, question] => ask(parse(address)?, question),
+        ["take-port", address] => {
+            std::net::TcpListener::bind(parse(address)?).map(|_| "bound".to_owned())
+        }
         ["udp", address] => udp(parse(address)?).map(done),
         ["fastopen", address] => fast_open(parse(address)?).map(done),
         ["unix", path] => UnixStream::connect(path).map(|_| "connected".to_owned()),
@@ -105,6 +109,14 @@ fn list(path: &str) -> io::Result<String> {
     }
     names.sort();
     Ok(names.join(" "))
+}
+
+/// Sends a question and returns the answer.
+fn ask(address: SocketAddr, question: &str) -> io::Result<String> {
+    let mut server = TcpStream::connect(address)?;
+    server.write_all(question.as_bytes())?;
+    server.shutdown(std::net::Shutdown::Write)?;
+    io::read_to_string(server)
 }
 
 fn udp(address: SocketAddr) -> io::Result<()> {
