@@ -7,8 +7,8 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::PathBuf;
 
 use landlock::{
-    ABI, Access as _, AccessFs, CompatLevel, Compatible as _, PathBeneath, PathFd, Ruleset,
-    RulesetAttr as _, RulesetCreatedAttr as _, RulesetError, Scope,
+    ABI, Access as _, AccessFs, BitFlags, CompatLevel, Compatible as _, PathBeneath, PathFd,
+    Ruleset, RulesetAttr as _, RulesetCreatedAttr as _, RulesetError, Scope,
 };
 use rustix::process::{Resource, Rlimit, setrlimit};
 use rustix::thread::{
@@ -120,6 +120,13 @@ fn restrict<'d>(
         (PathBuf::from("/dev/shm"), all),
         (PathBuf::from("/dev"), devices),
     ];
+    if plan.pseudo_terminals {
+        // Kernels with an older ABI do not restrict device requests.
+        let requests = if abi >= ABI::V5 { AccessFs::IoctlDev.into() } else { BitFlags::EMPTY };
+        places.push((PathBuf::from("/dev/pts"), devices | requests));
+        places
+            .push((PathBuf::from("/dev/tty"), AccessFs::ReadFile | AccessFs::WriteFile | requests));
+    }
     let writable = plan.private.iter().chain(&plan.caches);
     places.extend(writable.map(|it| (it.at.as_path(), all)));
     for (path, access) in places {

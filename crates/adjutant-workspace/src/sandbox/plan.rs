@@ -195,6 +195,8 @@ pub(crate) struct RunPlan {
     /// Paths that are hidden even below a grant.
     pub(crate) hidden: Vec<OsText>,
     pub(crate) network: bool,
+    /// Whether the program can create pseudo-terminals.
+    pub(crate) pseudo_terminals: bool,
     pub(crate) bounds: BoundsPlan,
     /// The overlay's upper directory, whose size is bounded.
     pub(crate) upper: Option<OsText>,

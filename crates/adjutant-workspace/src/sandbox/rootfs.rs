@@ -13,7 +13,7 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, mkdirat, openat, ope
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, OpenTreeFlags, UnmountFlags, fsconfig_create,
-    fsmount, fsopen, open_tree, unmount,
+    fsconfig_set_string, fsmount, fsopen, open_tree, unmount,
 };
 use rustix::process::{fchdir, pivot_root};
 
@@ -89,6 +89,9 @@ const CREDENTIALS_AT_TOP: [&str; 5] = [
 /// Attempts to cover a path that other processes keep replacing.
 const MAX_COVERS: usize = 200;
 
+/// Pseudo-terminals of one run. The kernel bounds them for the whole machine; one run must not use them up.
+const MAX_TERMINALS: &str = "256";
+
 /// Where the helper program is mounted for the self-test.
 pub(crate) const SELF_TEST_AT: &str = "/.adjutant-self-test";
 
@@ -108,6 +111,9 @@ pub(crate) fn enter(plan: &RunPlan) -> Result<OwnedFd, SetupFailure> {
     let covers = new.attach_and_cover(pieces, plan)?;
     if matches!(plan.start, RunTarget::SelfTest) {
         new.attach_tmpfs(ONLY_LANDLOCK.trim_start_matches('/'), 64 << 10)?;
+    }
+    if plan.pseudo_terminals {
+        new.mount_pseudo_terminals()?;
     }
     new.mount_proc(plan)?;
     new.guard_git(&below_root(&plan.at.as_path()))?;
@@ -231,6 +237,25 @@ impl NewRoot {
         }
         restrict_mount(&proc, MountAttributes::READ_ONLY, false).step("make proc read-only")?;
         attach(&proc, &self.ensure_directory(Path::new("proc"))?, Path::new("proc"))
+    }
+
+    /// Mounts a `/dev/pts` of its own: it shows the pseudo-terminals of this run and no others.
+    fn mount_pseudo_terminals(&self) -> Result<(), SetupFailure> {
+        let context = fsopen("devpts", FsOpenFlags::FSOPEN_CLOEXEC).step("open devpts")?;
+        // Every mount is an instance of its own since Linux 4.7. The group of the terminals is this account's: `tty`
+        // is not mapped in the user namespace.
+        for (name, value) in [("ptmxmode", "0666"), ("mode", "0620"), ("max", MAX_TERMINALS)] {
+            fsconfig_set_string(&context, name, value).step("configure devpts")?;
+        }
+        // A read-only mount does not restrict writing to a terminal.
+        let locked = MountAttrFlags::MOUNT_ATTR_NOSUID
+            | MountAttrFlags::MOUNT_ATTR_NOEXEC
+            | MountAttrFlags::MOUNT_ATTR_RDONLY;
+        let terminals = fsconfig_create(&context)
+            .and_then(|()| fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, locked))
+            .step("mount devpts")?;
+        let at = Path::new("dev/pts");
+        attach(&terminals, &self.ensure_directory(at)?, at)
     }
 
     /// Attaches all mounts, and covers what must stay hidden in them: the paths of the plan, and credentials.

@@ -234,6 +234,8 @@ pub struct ProgramSpec {
     pub environment: Vec<(OsString, OsString)>,
     /// Its standard input; `None` for an empty one.
     pub input: Option<ProgramInput>,
+    /// Whether it can create pseudo-terminals, which only its own processes see.
+    pub pseudo_terminals: bool,
     /// How long it may run.
     pub timeout: Duration,
 }
@@ -260,6 +262,7 @@ impl ProgramSpec {
             directory: PathBuf::new(),
             environment: environment.map(|(name, value)| (name.into(), value.into())).into(),
             input: None,
+            pseudo_terminals: false,
             timeout: Duration::from_secs(600),
         }
     }
@@ -521,6 +524,7 @@ impl Sandbox {
                 .collect(),
             hidden: config.hidden.iter().map(OsText::new).collect(),
             network: config.network == NetworkAccess::Granted,
+            pseudo_terminals: program.pseudo_terminals,
             bounds: BoundsPlan {
                 memory_bytes: bounds.memory_bytes,
                 disk_bytes: bounds.disk_bytes,

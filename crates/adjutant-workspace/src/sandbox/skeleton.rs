@@ -75,6 +75,10 @@ const ETC: [&str; 37] = [
 /// Devices that reveal nothing about the machine.
 const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
 
+/// The terminal of the calling process's session: none, or a pseudo-terminal that was made inside. Some containers
+/// lack it.
+const TERMINAL: &str = "tty";
+
 /// Where the holder mounts the skeleton: neither the helper nor any grant uses this directory.
 const SKELETON_AT: &str = "/sys";
 
@@ -128,7 +132,7 @@ pub(crate) fn build(network: bool) -> Result<(), SetupFailure> {
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
     move_mount(&root, "", CWD, SKELETON_AT, flags).step("attach the root")?;
     let new = NewRoot { root };
-    for name in ["tmp", "proc", "dev/shm"] {
+    for name in ["tmp", "proc", "dev/shm", "dev/pts"] {
         new.ensure_directory(Path::new(name))?;
     }
     for (link, target) in links {
@@ -137,7 +141,7 @@ pub(crate) fn build(network: bool) -> Result<(), SetupFailure> {
     for piece in pieces {
         new.attach_piece(&piece)?;
     }
-    new.write_hosts(network)?;
+    new.write_name_sources(network)?;
     new.attach_devices(devices)
 }
 
@@ -200,7 +204,10 @@ fn collect_devices() -> Result<Vec<(&'static str, OwnedFd)>, SetupFailure> {
     // A read-only mount does not restrict writing to a device; the permissions of the device do.
     let locked = MountAttributes::NO_SUID.and(MountAttributes::READ_ONLY);
     let open = |name| clone_tree(&Path::new("/dev").join(name), locked).map(|tree| (name, tree));
-    DEVICES.into_iter().map(open).collect::<io::Result<_>>().step("open devices")
+    let devices: io::Result<Vec<_>> = DEVICES.into_iter().map(open).collect();
+    let mut devices = devices.step("open devices")?;
+    devices.extend(open(TERMINAL).ok());
+    Ok(devices)
 }
 
 pub(crate) fn new_tmpfs(bytes: u64, mode: &str) -> rustix::io::Result<OwnedFd> {
@@ -294,11 +301,13 @@ impl NewRoot {
         for (name, of_self) in streams {
             self.create_link(&Path::new("dev").join(name), &Path::new("/proc/self").join(of_self))?;
         }
-        Ok(())
+        // Leads nowhere in runs without pseudo-terminals.
+        self.create_link(Path::new("dev/ptmx"), Path::new("pts/ptmx"))
     }
 
-    /// Writes `/etc/hosts`, which names the sandbox's own host: some programs resolve it when they start.
-    fn write_hosts(&self, network: bool) -> Result<(), SetupFailure> {
+    /// Writes `/etc/hosts`, which names the sandbox's own host: some programs resolve it when they start. Without a
+    /// network, also an empty `/etc/resolv.conf`: there is no name server.
+    fn write_name_sources(&self, network: bool) -> Result<(), SetupFailure> {
         let outside = if network { std::fs::read_to_string("/etc/hosts").ok() } else { None };
         let text = match outside {
             Some(outside) => format!("{}\n127.0.0.1 {HOST_NAME}\n", outside.trim_end()),
@@ -307,7 +316,11 @@ impl NewRoot {
         let etc = self.ensure_directory(Path::new("etc"))?;
         let flags = OFlags::CREATE | OFlags::NOFOLLOW | OFlags::WRONLY | OFlags::CLOEXEC;
         let file = openat(&etc, "hosts", flags, Mode::from_raw_mode(0o444)).step("make hosts")?;
-        std::fs::File::from(file).write_all(text.as_bytes()).step("write hosts")
+        std::fs::File::from(file).write_all(text.as_bytes()).step("write hosts")?;
+        if !network {
+            self.ensure_file(Path::new("etc/resolv.conf"))?;
+        }
+        Ok(())
     }
 
     /// Attaches an in-memory directory that every program inside may write.

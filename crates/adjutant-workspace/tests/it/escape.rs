@@ -105,7 +105,8 @@ fn the_permissions_of_devices_stay_as_they_are() {
     let cell = Cell::new();
     fs::write(cell.path("own"), "").unwrap();
     outside(&["chmod", &cell.path("own")]);
-    for device in ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"] {
+    for device in ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"]
+    {
         let before = fs::metadata(device).unwrap().permissions();
         let (ended, said) = cell.inside(&["chmod", device]);
         let after = fs::metadata(device).unwrap().permissions();

@@ -1,5 +1,5 @@
 //! Programs that run for long and talk to the engine, such as other coding agents: their input, a server of the engine
-//! on their loopback interface, and their end.
+//! on their loopback interface, pseudo-terminals, what they are shown, and their end.
 
 use std::fs;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -208,6 +208,65 @@ fn a_listener_on_the_machines_own_network_is_refused() {
     );
     let refused = cell.sandbox.listen_on_loopback().unwrap_err();
     assert!(matches!(refused, LoopbackListenError::NetworkGranted), "{refused}");
+}
+
+/// Node lists the interfaces by netlink when it starts, and resolves `localhost`.
+#[test]
+fn names_resolve_without_a_name_server() {
+    let cell = Cell::new();
+    let (_, said) = cell.probe(&["read", "/etc/hosts"]);
+    assert!(said.starts_with("127.0.0.1 localhost\n::1 localhost"), "{said}");
+    assert_eq!(cell.probe(&["read", "/etc/resolv.conf"]), (ProgramEnd::Exited(0), "\n".to_owned()));
+    assert_eq!(cell.probe(&["socket", "16", "3", "0"]).0, ProgramEnd::Exited(0));
+}
+
+#[test]
+fn a_run_has_pseudo_terminals_of_its_own_if_it_asks_for_them() {
+    let cell = Cell::new();
+    let script = "test -t 0 && tty && echo to the terminal > /dev/tty && stty -a | grep -c speed; ls /dev/pts";
+    let shown = "not typed: /dev/pts/0\nto the terminal\n1\n0\nptmx\n\n";
+    let mut program = probe(&["terminal", script]);
+    let (ended, said) = run(&cell.sandbox, &program).unwrap();
+    assert_eq!(ended.end, ProgramEnd::Exited(1), "{said}");
+    program.pseudo_terminals = true;
+    let (ended, said) = run(&cell.sandbox, &program).unwrap();
+    assert_eq!(
+        (ended.end, said.replace("0  ptmx", "0\nptmx").as_str()),
+        (ProgramEnd::Exited(0), shown)
+    );
+    // The next run without them finds none.
+    program.pseudo_terminals = false;
+    assert_eq!(run(&cell.sandbox, &program).unwrap().0.end, ProgramEnd::Exited(1));
+    assert_eq!(cell.probe(&["list", "/dev/pts"]), (ProgramEnd::Exited(0), "\n".to_owned()));
+    let held = ProgramSpec { pseudo_terminals: true, ..probe(&["write", "/dev/pts/new"]) };
+    assert_eq!(run(&cell.sandbox, &held).unwrap().0.end, ProgramEnd::Exited(1));
+    let held = ProgramSpec { pseudo_terminals: true, ..probe(&["session"]) };
+    assert_eq!(run(&cell.sandbox, &held).unwrap().1, "session 1, input 0, terminal false\n");
+}
+
+/// Two runs at a time, each with a terminal 0: neither sees the other's.
+#[test]
+fn pseudo_terminals_of_two_runs_are_separate() {
+    let cell = Cell::new();
+    let waiting = ProgramSpec {
+        pseudo_terminals: true,
+        ..probe(&["terminal", "tty > shown; while [ ! -e go ]; do sleep 0.05; done"])
+    };
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| run(&cell.sandbox, &waiting).unwrap());
+        let begun = Instant::now();
+        while fs::read_to_string(cell.ground.path("at/shown")).ok().as_deref()
+            != Some("/dev/pts/0\n")
+        {
+            assert!(begun.elapsed() < Duration::from_secs(60));
+            std::thread::yield_now();
+        }
+        let second = ProgramSpec { pseudo_terminals: true, ..probe(&["list", "/dev/pts"]) };
+        let (_, said) = run(&cell.sandbox, &second).unwrap();
+        fs::write(cell.ground.path("at/go"), "").unwrap();
+        assert_eq!(said, "ptmx\n");
+        assert_eq!(first.join().unwrap().0.end, ProgramEnd::Exited(0));
+    });
 }
 
 /// A program that ignores every signal it can, starts daemons in sessions of their own and never reads its input.

@@ -86,6 +86,7 @@ fn attempt(words: &[&str]) -> io::Result<String> {
         }
         ["engine", workspace] => engine(workspace),
         ["session"] => session(),
+        ["terminal", script] => terminal(script),
         _ => Err(io::Error::other(format!("no such trick: {words:?}"))),
     }
 }
@@ -380,6 +381,44 @@ fn session() -> io::Result<String> {
     io::stdin().read_to_end(&mut input)?;
     let terminal = fs::File::open("/dev/tty").is_ok();
     Ok(format!("session {}, input {}, terminal {terminal}", same.as_raw_nonzero(), input.len()))
+}
+
+/// Runs a shell script on a pseudo-terminal of its own and returns what the terminal shows.
+///
+/// Before that, it tries to type into the terminal.
+fn terminal(script: &str) -> io::Result<String> {
+    use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+    let (mut ours, mut theirs) = (-1, -1);
+    let result = unsafe {
+        libc::openpty(
+            &raw mut ours,
+            &raw mut theirs,
+            std::ptr::null_mut(),
+            std::ptr::null(),
+            std::ptr::null(),
+        )
+    };
+    checked(result.into())?;
+    let (ours, theirs) = unsafe { (fs::File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)) };
+    let prepare = || {
+        rustix::process::setsid()?;
+        checked(unsafe { libc::ioctl(0, libc::TIOCSCTTY, 0) }.into()).map(|_| ())
+    };
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", script]).stdin(theirs.try_clone()?).stdout(theirs.try_clone()?);
+    command.stderr(theirs.try_clone()?);
+    let mut child = unsafe { command.pre_exec(prepare) }.spawn()?;
+    let typed =
+        checked(unsafe { libc::ioctl(theirs.as_raw_fd(), libc::TIOCSTI, c"x".as_ptr()) }.into());
+    drop((command, theirs));
+    let (mut shown, mut buffer) = (Vec::new(), [0; 4096]);
+    // Reading fails once the last process has closed the terminal.
+    while let Ok(count @ 1..) = (&ours).read(&mut buffer) {
+        shown.extend_from_slice(&buffer[..count]);
+    }
+    child.wait()?;
+    let typed = if typed.is_ok() { "typed" } else { "not typed" };
+    Ok(format!("{typed}: {}", String::from_utf8_lossy(&shown).replace("\r\n", "\n")))
 }
 
 /// Runs a program in a sandbox like the engine, and prints a line once it runs.
