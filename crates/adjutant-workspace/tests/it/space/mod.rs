@@ -9,6 +9,7 @@ mod dates;
 mod flood;
 mod index;
 mod life;
+mod long_lived;
 mod nested;
 mod speed;
 mod submodules;
