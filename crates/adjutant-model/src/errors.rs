@@ -70,6 +70,39 @@ pub(crate) fn without_key(mut error: AttemptError, key: Option<&Secret>) -> Atte
     error
 }
 
+/// Removes keys from the body of an error response, which a provider may quote in part.
+///
+/// The other content stays as it is, because agents read codes and limits in it.
+pub(crate) fn body_without_key(body: &[u8], key: Option<&Secret>) -> Vec<u8> {
+    match serde_json::from_slice::<Value>(body) {
+        Ok(mut value) => {
+            mask_strings(&mut value, key);
+            value.to_string().into_bytes()
+        }
+        Err(_) => {
+            let text = String::from_utf8_lossy(body);
+            key.map_or_else(|| text.to_string(), |key| text.replace(key.reveal(), "***"))
+                .into_bytes()
+        }
+    }
+}
+
+fn mask_strings(value: &mut Value, key: Option<&Secret>) {
+    match value {
+        Value::String(text) => {
+            let cleaned = clean(text, key);
+            if cleaned.contains("***") {
+                *text = cleaned;
+            }
+        }
+        Value::Array(values) => values.iter_mut().for_each(|value| mask_strings(value, key)),
+        Value::Object(fields) => {
+            fields.values_mut().for_each(|value| mask_strings(value, key));
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
 fn judge(
     status: Option<u16>,
     body: &Value,

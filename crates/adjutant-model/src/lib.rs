@@ -8,6 +8,7 @@
 pub mod catalogue;
 mod errors;
 pub mod estimate;
+pub mod gateway;
 mod http;
 mod limiter;
 mod model;

@@ -96,6 +96,12 @@ impl SseDecoder {
         Ok(())
     }
 
+    /// Returns the size of the buffers.
+    #[cfg(test)]
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.line.capacity() + self.data.capacity()
+    }
+
     /// Copies the data of an incomplete event.
     fn keep(&mut self, held: Option<&[u8]>) {
         let Some(held) = held else { return };

@@ -97,15 +97,12 @@ impl ProviderClient {
         tape: &mut ResponseRecorder,
         progress: &mut (dyn FnMut(TurnProgress<'_>) + Send),
     ) -> AttemptResult {
-        let encrypted = self.url.scheme() == "https";
-        let client = self.shared.http.client(encrypted).ok_or_else(|| {
-            let problem = "no encrypted connection can be made: no certificates found";
-            tape.record_connection_error(unreached_error(problem))
-        })?;
+        let client =
+            self.shared.client(&self.url).map_err(|error| tape.record_connection_error(error))?;
         let request = client.post(self.url.clone()).headers(self.headers.clone()).body(body);
         let sent = request.send().await;
         let response =
-            sent.map_err(|error| tape.record_connection_error(self.send_error(&error)))?;
+            sent.map_err(|error| tape.record_connection_error(send_error(&self.url, &error)))?;
         let kind = foreign(&response);
         let (status, wish) = (response.status(), requested_wait(&response));
         tape.begin(status.as_u16(), kind, wish);
@@ -143,23 +140,6 @@ impl ProviderClient {
         }
         reader.finish()
     }
-
-    fn send_error(&self, error: &reqwest::Error) -> AttemptError {
-        let host = self.url.host_str().unwrap_or_default();
-        let place = self.url.port().map_or_else(|| host.into(), |port| format!("{host}:{port}"));
-        if error.is_connect() {
-            // A plain HTTP server is the user's own and may not be running.
-            let running = if self.url.scheme() == "http" { "; is the server running?" } else { "" };
-            return unreached_error(&format!("cannot connect to {place}{running}"));
-        }
-        if error.is_timeout() {
-            return error_of_kind(
-                ModelErrorKind::Idle,
-                &format!("{place} did not start to answer in time"),
-            );
-        }
-        error_of_kind(ModelErrorKind::Network, &format!("the connection to {place} broke"))
-    }
 }
 
 impl Model for ProviderClient {
@@ -180,6 +160,24 @@ impl Model for ProviderClient {
     }
 }
 
+/// Classifies the failure of a request to `url` that got no response.
+pub(crate) fn send_error(url: &Url, error: &reqwest::Error) -> AttemptError {
+    let host = url.host_str().unwrap_or_default();
+    let place = url.port().map_or_else(|| host.into(), |port| format!("{host}:{port}"));
+    if error.is_connect() {
+        // A plain HTTP server is the user's own and may not be running.
+        let running = if url.scheme() == "http" { "; is the server running?" } else { "" };
+        return unreached_error(&format!("cannot connect to {place}{running}"));
+    }
+    if error.is_timeout() {
+        return error_of_kind(
+            ModelErrorKind::Idle,
+            &format!("{place} did not start to answer in time"),
+        );
+    }
+    error_of_kind(ModelErrorKind::Network, &format!("the connection to {place} broke"))
+}
+
 /// Returns the kind of a response body that is not an event stream.
 fn foreign(response: &Response) -> Option<NonStreamBody> {
     let kind = response.headers().get(CONTENT_TYPE)?.to_str().ok()?;
@@ -193,13 +191,13 @@ fn foreign(response: &Response) -> Option<NonStreamBody> {
 }
 
 /// Returns the wait that the provider asks for; only error responses are considered.
-fn requested_wait(response: &Response) -> Option<u64> {
+pub(crate) fn requested_wait(response: &Response) -> Option<u64> {
     let failed = !response.status().is_success();
     failed.then(|| retry_after_ms(response.headers(), SystemTime::now())).flatten()
 }
 
 /// Reads the beginning of a body; a read error is ignored, because the response is an error anyway.
-async fn head(mut response: Response) -> Vec<u8> {
+pub(crate) async fn head(mut response: Response) -> Vec<u8> {
     let mut body = Vec::new();
     while let Ok(Some(chunk)) = response.chunk().await {
         body.extend_from_slice(&chunk);
@@ -217,7 +215,8 @@ async fn drain(mut response: Response, limit: Duration) {
     let _ = tokio::time::timeout(limit, rest).await;
 }
 
-fn connection_error(error: &reqwest::Error) -> AttemptError {
+/// Classifies a failure while a response is read.
+pub(crate) fn connection_error(error: &reqwest::Error) -> AttemptError {
     if error.is_timeout() {
         return error_of_kind(ModelErrorKind::Idle, "nothing came for too long");
     }

@@ -85,6 +85,32 @@ pub fn open_model_with(
     sources: &ModelSources,
     settings: ModelSettings,
 ) -> Result<Arc<dyn Model>, OpenModelError> {
+    let (config, model) = find_provider(name, sources)?;
+    let mut described = sources.describe(&config.name, model);
+    described.spec.effort = settings.effort;
+    let base = base_url(config)?;
+    let codec = WireCodec {
+        wire: config.wire,
+        model: model.to_owned(),
+        official: is_official(config.wire, &base),
+        reasoning: described.reasoning,
+        settings,
+    };
+    let mut url = endpoint(base, codec.wire, &codec.path());
+    if codec.wire == Wire::Gemini {
+        url.query_pairs_mut().append_pair("alt", "sse");
+    }
+    let headers = headers(config)?;
+    Ok(Arc::new(ProviderClient::new(described.spec, codec, url, headers, config, sources)))
+}
+
+/// Finds the provider of the model `provider/model`, and the provider's name for the model.
+///
+/// Fails if the name is invalid or the provider lacks its key.
+pub(crate) fn find_provider<'a>(
+    name: &'a str,
+    sources: &'a ModelSources,
+) -> Result<(&'a ProviderConfig, &'a str), OpenModelError> {
     let (provider, model) = name
         .split_once('/')
         .filter(|(provider, model)| !provider.is_empty() && !model.is_empty())
@@ -97,19 +123,7 @@ pub fn open_model_with(
     if config.needs_key && config.key.is_none() {
         return Err(OpenModelError::NoKey { provider: config.name.clone() });
     }
-    let mut described = sources.describe(&config.name, model);
-    described.spec.effort = settings.effort;
-    let base = base_url(config)?;
-    let codec = WireCodec {
-        wire: config.wire,
-        model: model.to_owned(),
-        official: is_official(config.wire, &base),
-        reasoning: described.reasoning,
-        settings,
-    };
-    let url = endpoint(base, &codec);
-    let headers = headers(config)?;
-    Ok(Arc::new(ProviderClient::new(described.spec, codec, url, headers, config, sources)))
+    Ok((config, model))
 }
 
 fn unknown(provider: &str, sources: &ModelSources) -> OpenModelError {
@@ -133,7 +147,8 @@ fn check_model(model: &str) -> Result<(), OpenModelError> {
     Err(OpenModelError::ModelName { model: shown.escape_debug().to_string() })
 }
 
-fn base_url(config: &ProviderConfig) -> Result<Url, OpenModelError> {
+/// Parses the base URL of a provider.
+pub(crate) fn base_url(config: &ProviderConfig) -> Result<Url, OpenModelError> {
     let wrong = |problem| OpenModelError::BaseUrl { provider: config.name.clone(), problem };
     let url = Url::parse(config.base_url.trim()).map_err(|_| wrong("is no address"))?;
     if !matches!(url.scheme(), "http" | "https") {
@@ -149,7 +164,7 @@ fn base_url(config: &ProviderConfig) -> Result<Url, OpenModelError> {
 }
 
 /// Returns whether a base URL belongs to the provider that defines the API, where fields differ for others.
-fn is_official(wire: Wire, base: &Url) -> bool {
+pub(crate) fn is_official(wire: Wire, base: &Url) -> bool {
     match wire {
         Wire::Anthropic => base.host_str() == Some("api.anthropic.com"),
         Wire::Chat | Wire::Responses => is_openai(base),
@@ -162,25 +177,23 @@ pub(super) fn is_openai(base: &Url) -> bool {
     base.host_str().is_some_and(|host| host.ends_with(".openai.com"))
 }
 
-/// Builds the endpoint URL from a base URL with or without the API version.
-fn endpoint(mut base: Url, codec: &WireCodec) -> Url {
+/// Builds the URL of `endpoint_path` from a base URL with or without the API version.
+pub(crate) fn endpoint(mut base: Url, wire: Wire, endpoint_path: &str) -> Url {
     let path = base.path().trim_end_matches('/').to_owned();
     let last = path.rsplit('/').next().unwrap_or_default();
     let has_version = last.strip_prefix('v').is_some_and(|rest| rest.starts_with(char::is_numeric));
-    let version = match codec.wire {
+    let version = match wire {
         Wire::Anthropic if !has_version => "/v1",
         Wire::Gemini if !has_version => "/v1beta",
         Wire::Chat | Wire::Responses if path.is_empty() => "/v1",
         Wire::Anthropic | Wire::Gemini | Wire::Chat | Wire::Responses => "",
     };
-    base.set_path(&format!("{path}{version}{}", codec.path()));
-    if codec.wire == Wire::Gemini {
-        base.query_pairs_mut().append_pair("alt", "sse");
-    }
+    base.set_path(&format!("{path}{version}{endpoint_path}"));
     base
 }
 
-fn headers(config: &ProviderConfig) -> Result<HeaderMap, OpenModelError> {
+/// Returns the headers of every request to a provider, with its key.
+pub(crate) fn headers(config: &ProviderConfig) -> Result<HeaderMap, OpenModelError> {
     let mut headers = HeaderMap::new();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     if config.wire == Wire::Anthropic {

@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use adjutant_core::{Secret, nearest};
-use reqwest::Url;
+use adjutant_core::{AttemptError, Secret, nearest};
+use reqwest::{Client, Url};
 
 use super::open::is_openai;
 use crate::catalogue::{ModelDescription, ModelOverride, catalogue};
+use crate::errors::unreached_error;
 use crate::http::{HttpClients, HttpTimeouts};
 use crate::limiter::ProviderLimiter;
 use crate::record::Recorder;
@@ -84,21 +85,28 @@ const SUGGESTED: usize = 4;
 pub struct ModelSources {
     providers: Vec<ProviderConfig>,
     overrides: BTreeMap<String, ModelOverride>,
-    pub(super) shared: Arc<SharedConnections>,
+    pub(crate) shared: Arc<SharedConnections>,
     pub(super) recorder: Option<Recorder>,
 }
 
 /// Connections and pauses, shared by all models of a process.
 #[derive(Debug, Default)]
-pub(super) struct SharedConnections {
-    pub(super) http: HttpClients,
+pub(crate) struct SharedConnections {
+    pub(crate) http: HttpClients,
     // A std mutex: held for a look-up, never across an await.
     limiters: Mutex<BTreeMap<String, Arc<ProviderLimiter>>>,
 }
 
 impl SharedConnections {
+    /// Returns the HTTP client for requests to `url`.
+    pub(crate) fn client(&self, url: &Url) -> Result<&Client, AttemptError> {
+        self.http.client(url.scheme() == "https").ok_or_else(|| {
+            unreached_error("no encrypted connection can be made: no certificates found")
+        })
+    }
+
     /// Returns the shared pause of a provider.
-    pub(super) fn limiter(&self, provider: &str) -> Arc<ProviderLimiter> {
+    pub(crate) fn limiter(&self, provider: &str) -> Arc<ProviderLimiter> {
         let mut limiters = self.limiters.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(limiters.entry(provider.to_owned()).or_default())
     }

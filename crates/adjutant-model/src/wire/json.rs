@@ -69,7 +69,7 @@ pub(super) fn tool_call(id: String, name: String, written: &str) -> ToolCall {
 
 /// A string of an event, borrowed if it has no escapes; `null` is an empty string.
 #[derive(Debug, Default)]
-pub(super) struct EventText<'a>(pub(super) Cow<'a, str>);
+pub(crate) struct EventText<'a>(pub(crate) Cow<'a, str>);
 
 impl std::ops::Deref for EventText<'_> {
     type Target = str;

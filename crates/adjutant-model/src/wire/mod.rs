@@ -4,13 +4,13 @@
 //! Start at [`WireCodec::encode`] and [`WireCodec::reader`]. Invariants: except for its tail, a request body
 //! only grows; a reader returns `Ok` only after the provider's end event.
 
-mod anthropic;
-mod chat;
-mod gemini;
+pub(crate) mod anthropic;
+pub(crate) mod chat;
+pub(crate) mod gemini;
 mod history_repair;
-mod json;
+pub(crate) mod json;
 mod reader;
-mod responses;
+pub(crate) mod responses;
 mod session_bodies;
 mod session_body;
 mod strict;

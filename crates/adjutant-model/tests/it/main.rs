@@ -7,6 +7,7 @@ mod examples;
 mod exchange;
 mod fakes;
 mod faults;
+mod gateway;
 mod golden;
 mod malformed;
 mod placeholders;

@@ -5,3 +5,4 @@ mod stream;
 
 pub(super) use request::{append, close, open};
 pub(super) use stream::AnthropicStream;
+pub(crate) use stream::{AnthropicUsage, stop_reason};

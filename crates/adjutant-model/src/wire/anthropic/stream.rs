@@ -99,7 +99,7 @@ impl CallStart<'_> {
 
 /// Token counts; later events are cumulative and may omit fields.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
-struct AnthropicUsage {
+pub(crate) struct AnthropicUsage {
     input_tokens: Option<u64>,
     output_tokens: Option<u64>,
     cache_creation_input_tokens: Option<u64>,
@@ -107,7 +107,8 @@ struct AnthropicUsage {
 }
 
 impl AnthropicUsage {
-    fn updated(self, newer: Self) -> Self {
+    /// Returns these counts with the fields that a later event reports.
+    pub(crate) fn updated(self, newer: Self) -> Self {
         Self {
             input_tokens: newer.input_tokens.or(self.input_tokens),
             output_tokens: newer.output_tokens.or(self.output_tokens),
@@ -119,7 +120,7 @@ impl AnthropicUsage {
     }
 
     /// In this API, `input_tokens` excludes cached tokens.
-    fn usage(self) -> Usage {
+    pub(crate) fn usage(self) -> Usage {
         Usage {
             input: self.input_tokens.unwrap_or(0),
             output: self.output_tokens.unwrap_or(0),
@@ -183,17 +184,18 @@ impl AnthropicStream {
         }
         Ok(())
     }
+}
 
-    fn stop_reason(&self) -> Result<StopReason, AttemptError> {
-        match self.stop.as_deref() {
-            Some("end_turn" | "stop_sequence") => Ok(StopReason::EndTurn),
-            Some("tool_use") => Ok(StopReason::ToolUse),
-            Some("max_tokens" | "model_context_window_exceeded") => Ok(StopReason::MaxOutput),
-            Some("refusal") => Ok(StopReason::Refused),
-            // `pause_turn` occurs only with the provider's own tools, which we never enable.
-            Some(_) => Err(truncated("the answer stopped for a reason that is not known")),
-            None => Err(truncated("the answer ended without a reason")),
-        }
+/// Interprets the API's word for why an answer ended.
+pub(crate) fn stop_reason(word: Option<&str>) -> Result<StopReason, AttemptError> {
+    match word {
+        Some("end_turn" | "stop_sequence") => Ok(StopReason::EndTurn),
+        Some("tool_use") => Ok(StopReason::ToolUse),
+        Some("max_tokens" | "model_context_window_exceeded") => Ok(StopReason::MaxOutput),
+        Some("refusal") => Ok(StopReason::Refused),
+        // `pause_turn` occurs only with the provider's own tools, which we never enable.
+        Some(_) => Err(truncated("the answer stopped for a reason that is not known")),
+        None => Err(truncated("the answer ended without a reason")),
     }
 }
 
@@ -237,7 +239,7 @@ impl AnswerFold for AnthropicStream {
     }
 
     fn finish(&mut self) -> AttemptResult {
-        let stop = self.stop_reason()?;
+        let stop = stop_reason(self.stop.as_deref())?;
         let cut = stop == StopReason::MaxOutput;
         let (mut text, mut tool_calls, mut content) = (String::new(), Vec::new(), Vec::new());
         let mut signed = false;

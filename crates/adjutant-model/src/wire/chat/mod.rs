@@ -6,3 +6,4 @@ mod stream;
 
 pub(super) use request::{append, close, open, word};
 pub(super) use stream::ChatStream;
+pub(crate) use stream::{ChatContent, ChatUsage, stop_reason};

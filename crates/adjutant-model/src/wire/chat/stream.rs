@@ -93,7 +93,7 @@ struct FunctionFragment<'a> {
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
-struct ChatUsage {
+pub(crate) struct ChatUsage {
     prompt_tokens: Option<u64>,
     completion_tokens: Option<u64>,
     prompt_tokens_details: Option<PromptTokenDetails>,
@@ -109,7 +109,7 @@ struct PromptTokenDetails {
 
 impl ChatUsage {
     /// In this API, `prompt_tokens` includes cached tokens.
-    fn usage(self) -> Usage {
+    pub(crate) fn usage(self) -> Usage {
         let details = self.prompt_tokens_details;
         let read = details.and_then(|details| details.cached_tokens);
         let read = read.or(self.prompt_cache_hit_tokens).unwrap_or(0);
@@ -195,21 +195,47 @@ impl ChatStream {
         }
     }
 
-    fn stop_reason(&self) -> Result<StopReason, AttemptError> {
-        match self.stop.as_deref() {
-            None => Err(truncated("the answer ended without a reason")),
-            Some("length") => Ok(StopReason::MaxOutput),
-            Some("content_filter") => Ok(StopReason::Refused),
-            // The second is DeepSeek's reason for an answer that it could not continue.
-            Some("error" | "insufficient_system_resource") => Err(error_of_kind(
-                ModelErrorKind::Overloaded,
-                "the model behind this server failed",
-            )),
-            Some(_) if !self.calls.is_empty() => Ok(StopReason::ToolUse),
-            Some(_) if self.text.is_empty() && !self.refusal.is_empty() => Ok(StopReason::Refused),
-            // `stop`, and the equivalents of compatible servers.
-            Some(_) => Ok(StopReason::EndTurn),
+    fn content(&self) -> ChatContent {
+        if !self.calls.is_empty() {
+            ChatContent::Calls
+        } else if self.text.is_empty() && !self.refusal.is_empty() {
+            ChatContent::Refusal
+        } else {
+            ChatContent::Text
         }
+    }
+}
+
+/// The content of an answer, as far as it decides why the answer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChatContent {
+    /// Text or nothing.
+    Text,
+    /// Tool calls.
+    Calls,
+    /// Only an explanation why the model refuses.
+    Refusal,
+}
+
+/// Interprets the API's word for why an answer ended.
+pub(crate) fn stop_reason(
+    word: Option<&str>,
+    content: ChatContent,
+) -> Result<StopReason, AttemptError> {
+    match word {
+        None => Err(truncated("the answer ended without a reason")),
+        Some("length") => Ok(StopReason::MaxOutput),
+        Some("content_filter") => Ok(StopReason::Refused),
+        // The second is DeepSeek's reason for an answer that it could not continue.
+        Some("error" | "insufficient_system_resource") => {
+            Err(error_of_kind(ModelErrorKind::Overloaded, "the model behind this server failed"))
+        }
+        // `stop`, and the equivalents of compatible servers.
+        Some(_) => Ok(match content {
+            ChatContent::Text => StopReason::EndTurn,
+            ChatContent::Calls => StopReason::ToolUse,
+            ChatContent::Refusal => StopReason::Refused,
+        }),
     }
 }
 
@@ -249,7 +275,7 @@ impl AnswerFold for ChatStream {
     }
 
     fn finish(&mut self) -> AttemptResult {
-        let stop = self.stop_reason()?;
+        let stop = stop_reason(self.stop.as_deref(), self.content())?;
         let cut = stop == StopReason::MaxOutput;
         let turn = self.turn;
         let finished = |(place, call): (usize, PartialCall)| {

@@ -76,13 +76,13 @@ struct UnreadableCall<'a> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct PromptFeedback {
-    block_reason: Option<String>,
+pub(crate) struct PromptFeedback {
+    pub(crate) block_reason: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct GeminiUsage {
+pub(crate) struct GeminiUsage {
     prompt_token_count: Option<u64>,
     cached_content_token_count: Option<u64>,
     candidates_token_count: Option<u64>,
@@ -92,7 +92,7 @@ struct GeminiUsage {
 
 impl GeminiUsage {
     /// In this API, prompt tokens include cached tokens, and candidate tokens exclude thoughts.
-    fn usage(self) -> Usage {
+    pub(crate) fn usage(self) -> Usage {
         let read = self.cached_content_token_count.unwrap_or(0);
         let prompt = self.prompt_token_count.unwrap_or(0).saturating_sub(read);
         Usage {
@@ -176,23 +176,24 @@ impl GeminiStream {
         }
         made
     }
+}
 
-    fn stop_reason(&self) -> Result<StopReason, AttemptError> {
-        match self.stop.as_deref() {
-            // The second is used only by compatible servers.
-            Some("STOP" | "FUNCTION_CALL") if !self.calls.is_empty() => Ok(StopReason::ToolUse),
-            Some("STOP") => Ok(StopReason::EndTurn),
-            Some("MAX_TOKENS") => Ok(StopReason::MaxOutput),
-            Some(
-                "SAFETY" | "RECITATION" | "LANGUAGE" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII"
-                | "IMAGE_SAFETY" | "MODEL_ARMOR",
-            ) => Ok(StopReason::Refused),
-            Some("MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL") => {
-                Err(truncated("the model wrote a tool call that the provider could not read"))
-            }
-            Some(_) => Err(truncated("the answer stopped for a reason that is not known")),
-            None => Err(truncated("the answer ended without a reason")),
+/// Interprets the API's word for why an answer ended.
+pub(crate) fn stop_reason(word: Option<&str>, has_calls: bool) -> Result<StopReason, AttemptError> {
+    match word {
+        // The second is used only by compatible servers.
+        Some("STOP" | "FUNCTION_CALL") if has_calls => Ok(StopReason::ToolUse),
+        Some("STOP") => Ok(StopReason::EndTurn),
+        Some("MAX_TOKENS") => Ok(StopReason::MaxOutput),
+        Some(
+            "SAFETY" | "RECITATION" | "LANGUAGE" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII"
+            | "IMAGE_SAFETY" | "MODEL_ARMOR",
+        ) => Ok(StopReason::Refused),
+        Some("MALFORMED_FUNCTION_CALL" | "UNEXPECTED_TOOL_CALL") => {
+            Err(truncated("the model wrote a tool call that the provider could not read"))
         }
+        Some(_) => Err(truncated("the answer stopped for a reason that is not known")),
+        None => Err(truncated("the answer ended without a reason")),
     }
 }
 
@@ -248,7 +249,7 @@ impl AnswerFold for GeminiStream {
     }
 
     fn finish(&mut self) -> AttemptResult {
-        let stop = self.stop_reason()?;
+        let stop = stop_reason(self.stop.as_deref(), !self.calls.is_empty())?;
         let cut = stop == StopReason::MaxOutput;
         let parts = std::mem::take(&mut self.parts);
         let opaque = (self.signed && !cut).then(|| self.codec.seal(parts));

@@ -5,3 +5,4 @@ mod stream;
 
 pub(super) use request::{append, close, open};
 pub(super) use stream::ResponsesStream;
+pub(crate) use stream::{IncompleteDetails, ResponsesUsage, incomplete_stop_reason};

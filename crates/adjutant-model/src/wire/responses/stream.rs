@@ -61,12 +61,12 @@ struct ResponseObject {
 }
 
 #[derive(Deserialize)]
-struct IncompleteDetails {
-    reason: Option<String>,
+pub(crate) struct IncompleteDetails {
+    pub(crate) reason: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
-struct ResponsesUsage {
+pub(crate) struct ResponsesUsage {
     input_tokens: Option<u64>,
     output_tokens: Option<u64>,
     input_tokens_details: Option<InputTokenDetails>,
@@ -80,7 +80,7 @@ struct InputTokenDetails {
 
 impl ResponsesUsage {
     /// In this API, `input_tokens` includes cached tokens.
-    fn usage(self) -> Usage {
+    pub(crate) fn usage(self) -> Usage {
         let details = self.input_tokens_details;
         let read = details.and_then(|details| details.cached_tokens).unwrap_or(0);
         let written = details.and_then(|details| details.cache_write_tokens).unwrap_or(0);
@@ -167,8 +167,7 @@ impl AnswerFold for ResponsesStream {
         let said = finished_items(&items, self.turn);
         let cut = end.incomplete.is_some();
         let stop = match end.incomplete.as_deref() {
-            Some("content_filter") => StopReason::Refused,
-            Some(_) => StopReason::MaxOutput,
+            Some(reason) => incomplete_stop_reason(reason),
             None if !said.calls.is_empty() => StopReason::ToolUse,
             None if said.text.is_empty() && !said.refusal.is_empty() => StopReason::Refused,
             None => StopReason::EndTurn,
@@ -179,6 +178,11 @@ impl AnswerFold for ResponsesStream {
         let usage = end.usage.map(ResponsesUsage::usage);
         Ok(ModelReply { text, tool_calls, stop, opaque, usage })
     }
+}
+
+/// Interprets the API's word for why a response is incomplete.
+pub(crate) fn incomplete_stop_reason(word: &str) -> StopReason {
+    if word == "content_filter" { StopReason::Refused } else { StopReason::MaxOutput }
 }
 
 /// The text and calls of the finished items.
