@@ -374,6 +374,7 @@ impl Rig {
             tools: self.tools,
             secrets: Vec::new(),
             version: "test".into(),
+            workers: None,
         };
         let mut engine =
             Engine::new(setup).expect("an engine").with_sources(self.wall, next_random);

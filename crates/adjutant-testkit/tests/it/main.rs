@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "the helpers of these tests are test code too")]
 
+mod acp_agent;
 mod anthropic;
 mod binary;
 mod chat;
