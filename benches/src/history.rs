@@ -129,6 +129,7 @@ impl<'a> TreeDriver<'a> {
             tools: Vec::new(),
             rights: Rights::of(policy),
             max_turns: None,
+            worker: None,
         })?;
         Ok(driver)
     }
@@ -163,6 +164,8 @@ impl<'a> TreeDriver<'a> {
                     self.submit(Command::TakeOutput { session, turn, call: index, output })?;
                 }
                 Effect::AskApproval { .. }
+                | Effect::Prompt { .. }
+                | Effect::ForwardCall { .. }
                 | Effect::PrepareWrite { .. }
                 | Effect::Write { .. }
                 | Effect::Fetch { .. }

@@ -213,6 +213,10 @@ pub(crate) enum CliCommand {
     Task(TaskArgs),
     /// Measure what agents achieve on tasks with known solutions.
     Eval(EvalArgs),
+    /// List other agents that can work for you, and what each needs.
+    Workers,
+    /// Run a program with a budget for its model calls.
+    Gateway(GatewayArgs),
     /// List known models, their prices, and which ones you can use.
     Models,
     /// Check everything a run needs and report what is missing.
@@ -279,6 +283,36 @@ pub(crate) struct PolicyFlags {
     #[arg(long)]
     pub(crate) enable_delegation: bool,
 }
+
+/// The arguments of `adjutant gateway`, which runs a program and meters its model calls.
+#[derive(Debug, Args)]
+#[command(after_help = GATEWAY_HELP)]
+pub(crate) struct GatewayArgs {
+    /// The most dollars that the program may spend.
+    #[arg(long, value_name = "USD", value_parser = dollars)]
+    pub(crate) budget_usd: Option<f64>,
+
+    /// The most tokens that the program may use, input and output together.
+    #[arg(long, value_name = "TOKENS")]
+    pub(crate) budget_tokens: Option<u64>,
+
+    /// A model that the program may use, as provider/model; can be repeated [default: every model you have a key for].
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) model: Vec<String>,
+
+    /// The program and its arguments, after `--`.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<std::ffi::OsString>,
+}
+
+const GATEWAY_HELP: &str = r#"Examples:
+  adjutant gateway --budget-usd 2 -- claude -p "Explain this repository"
+  adjutant gateway --budget-usd 0.50 --model openai/gpt-5 -- python agent.py
+
+The program runs as usual, with its base URLs pointed at a gateway on this machine (ANTHROPIC_BASE_URL, OPENAI_BASE_URL,
+GOOGLE_GEMINI_BASE_URL) and placeholders instead of your keys, which stay here. Each model call is reserved before it is
+forwarded, and refused with status 402 when the budget is gone. The bill is printed at the end, and the exit code is the
+program's. Only the model calls are bounded: the program has all your rights. `adjutant cost` shows the bill again."#;
 
 /// The arguments of `adjutant demo`, which runs a scripted model in this directory.
 #[derive(Debug, Args)]

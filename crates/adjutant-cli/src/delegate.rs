@@ -98,6 +98,7 @@ pub(crate) fn run_delegate(
         tools: Vec::new(),
         secrets: [settings.secrets.clone(), wiring.secrets()].concat(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        workers: Some(wiring.workers(&settings)?),
     };
     let engine = Engine::new(setup).map_err(|error| engine_failure(&error))?.with_guidance();
     let engine = engine.with_efforts(settings.efforts.clone());
@@ -108,6 +109,7 @@ pub(crate) fn run_delegate(
     }
     spaces.merge = args.work.merge.unwrap_or_default().request();
     spaces.verify = verify;
+    let engine = engine.with_worker(args.work.spaces.worker.clone());
     let mut engine = engine.with_spaces(spaces).at_depth(base_depth);
     // An agent file with the name of the default agent does not replace it.
     let default = agent.map_or_else(|| engine.default_agent().clone(), |it| it.name.clone());

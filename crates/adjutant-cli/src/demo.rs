@@ -121,6 +121,7 @@ fn engine(policy: Policy, model: wiring::SharedModel, tree: &Path) -> Result<Eng
         tools: Vec::new(),
         secrets: Vec::new(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        workers: None,
     };
     Engine::new(setup).map_err(|error| engine_failure(&error))
 }

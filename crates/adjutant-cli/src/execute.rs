@@ -236,7 +236,7 @@ async fn wait_for_run(
     loop {
         tokio::select! {
             finished = &mut run => return finished,
-            _ = interrupt.recv() => cancel(&mut asked, orders, live),
+            _ = interrupt.recv() => if !live.borrow().is_silent() { cancel(&mut asked, orders, live) },
             // A repeated SIGTERM is ignored: the kernel sends one for each thread of an MCP server that exits.
             _ = terminate.recv() => if !asked { cancel(&mut asked, orders, live) },
             // The terminal is gone. An open question stays open, and `resume` asks it again.

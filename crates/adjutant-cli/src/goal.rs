@@ -100,12 +100,16 @@ pub(crate) fn run_goal(
         system: None,
         secrets: [settings.secrets.clone(), wiring.secrets()].concat(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        workers: Some(wiring.workers(&settings)?),
     };
     let engine = Engine::new(setup).map_err(|error| engine_failure(&error))?.with_guidance();
     let engine = engine.with_efforts(settings.efforts.clone());
     let itself = prepared.as_ref().map(|prepared| prepared.definition.clone());
     let known = roster.agents.iter().cloned().chain(itself);
-    let mut engine = engine.with_agents(known, &settings.models_allowed).at_depth(base_depth);
+    let mut engine = engine
+        .with_agents(known, &settings.models_allowed)
+        .with_worker(flags.spaces.worker.clone())
+        .at_depth(base_depth);
     let goal = match (&slash, &prepared) {
         (Some(slash), Some(prepared)) => {
             engine = slash.configure(engine, prepared, &policy, &roster);

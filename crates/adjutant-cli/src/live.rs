@@ -37,7 +37,7 @@ enum LiveMode {
     Lines,
     /// JSON events on standard output, nothing else.
     Events,
-    /// Nothing, for a run of another process without a terminal.
+    /// Nothing, for a run of another process without a terminal, and for a program that has the terminal.
     Quiet,
 }
 
@@ -70,6 +70,16 @@ impl LiveView {
         let live = Self::new(false);
         let mode = if live.mode == LiveMode::Picture { LiveMode::Picture } else { LiveMode::Quiet };
         Self { mode, ..live }
+    }
+
+    /// Shows nothing, because the terminal belongs to the person's program.
+    pub(crate) fn silent() -> Self {
+        Self { mode: LiveMode::Quiet, ..Self::new(false) }
+    }
+
+    /// Says whether the terminal belongs to the person's program, which also gets ctrl+c.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.mode == LiveMode::Quiet
     }
 
     /// Sets the age of the run now.

@@ -20,6 +20,7 @@ mod errors;
 mod eval;
 mod execute;
 mod exit;
+mod gateway;
 mod goal;
 mod hints;
 mod live;
@@ -43,6 +44,7 @@ mod toolchains;
 mod undo;
 mod watch;
 mod wiring;
+mod workers;
 mod workspace_flags;
 
 use std::process::ExitCode;
@@ -61,7 +63,7 @@ fn main() -> ExitCode {
         Err(error) => error.exit(),
     };
     match act(cli) {
-        Ok(exit) => exit.into(),
+        Ok(code) => code,
         Err(failure) => {
             output::say(&format!("adjutant: {failure}"));
             failure.exit.into()
@@ -69,7 +71,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn act(cli: Cli) -> Result<Exit, Failure> {
+fn act(cli: Cli) -> Result<ExitCode, Failure> {
     let (json, home) = (cli.json, cli.home);
     let archive = || settings::open_archive(home.clone());
     let Some(command) = cli.command else {
@@ -77,9 +79,9 @@ fn act(cli: Cli) -> Result<Exit, Failure> {
             let failure = Failure::usage("--json needs a command");
             return Err(failure.hint("`adjutant status --json` lists the runs."));
         }
-        return next_steps::run_next_steps(home);
+        return next_steps::run_next_steps(home).map(ExitCode::from);
     };
-    match command {
+    let exit = match command {
         CliCommand::Demo(args) => demo::run_demo(&args, json, &archive()?),
         CliCommand::Run(args) => goal::run_goal(&args, json, home),
         CliCommand::Story(args) => story::run_story(&args, json, home),
@@ -93,6 +95,8 @@ fn act(cli: Cli) -> Result<Exit, Failure> {
         CliCommand::Commands(args) => commands::run_commands(&args, json),
         CliCommand::Task(args) => tasks::run_task(&args, json),
         CliCommand::Eval(args) => eval::run_eval(&args, json, home),
+        CliCommand::Workers => workers::run_workers(json),
+        CliCommand::Gateway(args) => return gateway::run_gateway(args, home),
         CliCommand::Models => models::run_models(json),
         CliCommand::Doctor => models::run_doctor(&settings::home(home)?, json),
         CliCommand::Init => models::run_init(json),
@@ -121,5 +125,6 @@ fn act(cli: Cli) -> Result<Exit, Failure> {
             output::print(&String::from_utf8_lossy(&script))?;
             Ok(Exit::Completed)
         }
-    }
+    };
+    exit.map(ExitCode::from)
 }

@@ -18,6 +18,7 @@ use crate::output::{print, print_json};
 use crate::results;
 use crate::settings::{Settings, user_config_path};
 use crate::wiring::{ListedModel, ModelSetup};
+use crate::workers;
 
 /// How long `doctor` waits for a connection to a local model server.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(300);
@@ -92,6 +93,8 @@ pub(crate) fn run_doctor(home: &Path, as_json: bool) -> Result<Exit, Failure> {
     findings.extend(machine.map(|(name, fine, says)| finding(name, fine, says)));
     let seen = toolchains.findings().into_iter();
     findings.extend(seen.map(|(name, fine, says)| finding(name, fine, says)));
+    let installed = workers::findings()?.into_iter();
+    findings.extend(installed.map(|(name, fine, says)| finding(name, fine, says)));
     let clients = mcp_clients::findings(Path::new(".")).into_iter();
     findings.extend(clients.map(|(name, fine, says)| finding(name, fine, says)));
     let terminal = io::stderr().is_terminal();

@@ -34,7 +34,7 @@ use crate::results::{disk_usage_json, disk_usage_text, prune_merges, prune_resul
 use crate::run_lookup::{self, CommandVerb};
 
 /// The version of the views in checkpoints. Increase it when the fields of [`RunView`] change.
-const FOLD_VERSION: u32 = 13;
+const FOLD_VERSION: u32 = 14;
 
 /// The most runs in a list.
 const LISTED: usize = 20;

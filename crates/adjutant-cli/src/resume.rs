@@ -311,6 +311,7 @@ pub(crate) fn resume_run(
         tools: Vec::new(),
         secrets: [settings.secrets.clone(), wiring.secrets()].concat(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        workers: Some(wiring.workers(&settings)?),
     };
     let mut roster = agents::find(&setup.workdir)?;
     let mut commands = SlashCommands::default();

@@ -64,6 +64,9 @@ struct ConfigFile {
     routing: BTreeMap<String, BTreeMap<String, String>>,
     /// The command that has to succeed before a story passes; allowed in the user's own configuration file only.
     verify: Option<String>,
+    /// External agents by name; allowed in the user's own configuration file only.
+    #[serde(default)]
+    workers: BTreeMap<String, WorkerSection>,
     /// What MCP clients may do; allowed in the user's own configuration file only.
     mcp: Option<McpConfig>,
     /// Toolchains that commands do not see. A project's file can only switch them off.
@@ -144,6 +147,7 @@ impl ConfigFile {
             || !self.routing.is_empty()
             || self.verify.is_some()
             || self.mcp.is_some()
+            || !self.workers.is_empty()
     }
 }
 
@@ -163,6 +167,23 @@ pub(crate) struct ProviderSection {
     /// The key itself.
     #[serde(default)]
     pub(crate) key: Option<String>,
+}
+
+/// A `[workers.NAME]` section of the user's configuration.
+#[derive(Clone, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WorkerSection {
+    /// The program and its arguments.
+    pub(crate) command: Vec<String>,
+    /// How it is told what to do: `acp`.
+    #[serde(default)]
+    pub(crate) protocol: Option<String>,
+    /// The APIs that it speaks: `chat`, `responses`, `anthropic` or `gemini`.
+    #[serde(default)]
+    pub(crate) wires: Vec<String>,
+    /// The variables that it gets.
+    #[serde(default)]
+    pub(crate) environment: BTreeMap<String, String>,
 }
 
 /// A `[models."PROVIDER/MODEL"]` section of the user's configuration, which overrides the catalogue.
@@ -238,6 +259,8 @@ pub(crate) struct Settings {
     pub(crate) routes: ConfiguredRoutes,
     /// The command that has to succeed before a story passes.
     pub(crate) verify: Option<String>,
+    /// External agents from the user's configuration.
+    pub(crate) workers: BTreeMap<String, WorkerSection>,
     /// What MCP clients may do.
     pub(crate) mcp: McpConfig,
     /// Which toolchains commands do not see.
@@ -305,6 +328,7 @@ impl Settings {
             efforts: AgentEfforts { user: user.effort, project: project.effort },
             routes: ConfiguredRoutes(user.routing),
             verify: user.verify,
+            workers: user.workers,
             mcp,
             toolchains,
             search,

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::env;
+use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,15 +12,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use adjutant_core::ModelSpec;
 use adjutant_engine::{ModelOpener, wall_now};
 use adjutant_model::catalogue::{AS_OF, ModelOverride};
+use adjutant_model::wire::Wire;
 use adjutant_model::{
     Model, ModelSettings as AskedFor, ModelSources, OpenModelError, ProviderConfig,
     ReasoningEffort, Recorder, ReplayModel, ScriptedModel, Secret, catalogue, open_model,
     open_model_with,
 };
 
+use adjutant_workers::{
+    TerminalProgram, TerminalResult, WorkerDefinition, WorkerPaths, WorkerProtocol, Workers,
+};
+
 use crate::exit::{Exit, Failure};
 use crate::output::say;
-use crate::settings::{ProviderSection, Settings};
+use crate::settings::{ProviderSection, Settings, WorkerSection};
 
 /// The providers, keys and settings with which models are opened.
 #[derive(Clone)]
@@ -99,6 +105,26 @@ impl ModelSetup {
         self.sources = self.sources.with_recorder(recorder.clone());
         self.recorder = Some(recorder);
         Ok(self)
+    }
+
+    /// Returns the external agents, built-in and configured.
+    pub(crate) fn workers(&self, settings: &Settings) -> Result<Arc<Workers>, Failure> {
+        let configured = settings.workers.iter().map(|(name, section)| worker(name, section));
+        let configured = configured.collect::<Result<Vec<_>, Failure>>()?;
+        let path = env::var_os("PATH").unwrap_or_default();
+        // A relative folder would let the project choose the program.
+        let path = env::split_paths(&path).filter(|folder| folder.is_absolute()).collect();
+        let workers = Workers::new(configured, WorkerPaths { path }, self.sources.clone());
+        Ok(Arc::new(workers))
+    }
+
+    /// Returns a host that runs a command of the person, with the gateway as its model endpoint.
+    pub(crate) fn terminal_program(
+        &self,
+        words: Vec<OsString>,
+        result: &TerminalResult,
+    ) -> TerminalProgram {
+        TerminalProgram::new(words, self.sources.clone(), result.clone())
     }
 
     /// Prints the error of an incomplete recording.
@@ -308,6 +334,41 @@ pub(crate) fn script(toml: &str, name: &str) -> Result<SharedModel, Failure> {
 const WAYS_OUT: &str = "Set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY; or name a server at home with \
 --model ollama/MODEL; or prove a policy offline with --model script:FILE (docs/scripted-model.md). \
 `adjutant demo` needs nothing, `adjutant doctor` says what is missing.";
+
+/// Reads a `[workers.NAME]` section. A built-in worker keeps what the section does not set.
+fn worker(name: &str, section: &WorkerSection) -> Result<WorkerDefinition, Failure> {
+    let wrong = |what: String| Failure::usage(format!("user config: [workers.{name}] {what}"));
+    let known = WorkerDefinition::built_in(name);
+    let wires =
+        section.wires.iter().map(|word| word.parse().map_err(|it| wrong(format!("wires: {it}"))));
+    let wires = wires.collect::<Result<Vec<Wire>, Failure>>()?;
+    let mut definition = match known {
+        Some(known) => known,
+        None if wires.is_empty() => {
+            return Err(wrong(
+                "wires: name at least one of chat, responses, anthropic, gemini".to_owned(),
+            ));
+        }
+        None => WorkerDefinition::new(name, Vec::new()),
+    };
+    if let Some(protocol) =
+        section.protocol.as_deref().filter(|it| *it != WorkerProtocol::Acp.as_str())
+    {
+        return Err(wrong(format!("protocol: `{protocol}` is not acp")));
+    }
+    let Some((program, arguments)) = section.command.split_first() else {
+        return Err(wrong("command: give the program and its arguments".to_owned()));
+    };
+    definition.programs = vec![program.clone()];
+    if !arguments.is_empty() {
+        definition.arguments = arguments.to_vec();
+    }
+    if !wires.is_empty() {
+        definition.wires = wires;
+    }
+    definition.environment.extend(section.environment.clone());
+    Ok(definition)
+}
 
 #[cfg(test)]
 mod tests {

@@ -31,6 +31,12 @@ pub(crate) struct WriteFlags {
     #[arg(long, value_name = "GLOB")]
     pub(crate) verify_keep: Vec<String>,
 
+    /// Let another agent do the work of the subagents: claude, codex, opencode, gemini, or one of your configuration.
+    /// It runs in the sandbox, and every model call it makes counts against the budget. `adjutant workers` lists what is
+    /// installed. Needs --write.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) worker: Option<String>,
+
     #[command(flatten)]
     pub(crate) terms: WorkspaceSetupFlags,
 }
@@ -91,8 +97,12 @@ impl WriteFlags {
     pub(crate) fn refuse_unused(&self, policy: &Policy, merge: bool) -> Result<(), Failure> {
         let verify = self.verify.as_ref().map(|_| "--verify");
         let keep = (!self.verify_keep.is_empty()).then_some("--verify-keep");
-        let typed =
-            verify.or(keep).or(self.terms.first_typed_flag()).or(merge.then_some("--merge"));
+        let worker = self.worker.as_ref().map(|_| "--worker");
+        let typed = verify
+            .or(keep)
+            .or(worker)
+            .or(self.terms.first_typed_flag())
+            .or(merge.then_some("--merge"));
         match typed {
             Some(flag) if !gives_workspaces(policy) => {
                 let text = format!("{flag}: no agent has a workspace of its own here");

@@ -363,6 +363,7 @@ impl CheckTreeBuilder {
                 tools: Vec::new(),
                 rights: rights.clone(),
                 max_turns: None,
+                worker: None,
             };
             self.tree.evolve(Timestamp::ZERO, &event)?;
         }

@@ -19,8 +19,13 @@ use crate::message::{AttemptError, ModelReply, ModelSpec, ToolCall, ToolSpec};
 use crate::policy::Policy;
 use crate::rights::Rights;
 use crate::story::{AnswerMarkers, RejectedMarker, StoryAssignment, VerifyResult};
+use crate::usage::Usage;
 use crate::verify::VerifyFacts;
 use crate::web_host::HostSet;
+use crate::worker::{
+    WorkerAction, WorkerCallEnd, WorkerCallRequest, WorkerSessionStart, WorkerTerms,
+    WorkerUsageReport,
+};
 use crate::workspace::{KeptWork, MergedWork, OwnWorkspace, WorkspaceFailure, WorkspaceTerms};
 use crate::write::{WriteFinding, WriteIntent, WriteScope};
 use adjutant_formats::contract::ArtifactFileState;
@@ -54,6 +59,8 @@ pub enum Command {
         tools: Vec<ToolSpec>,
         rights: Rights,
         max_turns: Option<u32>,
+        /// The external agent that does its work.
+        worker: Option<Box<WorkerTerms>>,
     },
     /// Records what a slash command asks of the run, and gives the root agent the maximum time of
     /// that operation.
@@ -104,6 +111,23 @@ pub enum Command {
     Progress { session: SessionId, bytes: u64 },
     /// Records that the engine delays a model call because of a provider's rate limit.
     Pause { session: SessionId, provider: String, ms: u64 },
+    /// Admits or refuses a model call that a worker wants to make.
+    AdmitCall { session: SessionId, request: WorkerCallRequest },
+    /// Records how a worker's model call ended. Without `usage` the full reservation counts, unless the provider
+    /// never began the call.
+    SettleCall {
+        session: SessionId,
+        call: u32,
+        end: WorkerCallEnd,
+        usage: Option<Usage>,
+        never_began: bool,
+    },
+    /// Records that a worker has opened a session, whose id it needs to load that session again.
+    TakeWorkerSession { session: SessionId, id: String, start: WorkerSessionStart },
+    /// Records what a worker reports about its work.
+    TakeWorkerAction { session: SessionId, action: WorkerAction },
+    /// Records what a worker says it has used.
+    TakeWorkerUsage { session: SessionId, report: WorkerUsageReport },
     /// Runs the tools that the last answer asked for.
     UseTools { session: SessionId },
     /// Allows fetching from a host.
@@ -213,6 +237,10 @@ pub enum Effect {
         context_tokens: u64,
         with_tools: bool,
     },
+    /// Gives a worker its next prompt: what was added to its conversation since its last answer.
+    Prompt { session: SessionId, turn: u32, attempt: u32 },
+    /// Forwards an admitted model call of a worker.
+    ForwardCall { session: SessionId, call: u32 },
     /// Runs a tool.
     Tool { session: SessionId, turn: u32, index: u32, call: ToolCall },
     /// Computes what a write would change, without changing anything.

@@ -8,6 +8,7 @@ use crate::environment::ProjectGuidance;
 use crate::event::{AddedMessageReason, Event, Reopening};
 use crate::message::Message;
 use crate::tree::{INTERRUPTED, uses_tools};
+use crate::worker::WorkerAction;
 
 /// The messages of one delegation, in the order a model reads them.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -26,6 +27,9 @@ pub struct Conversation {
     scratchpad: Vec<String>,
     /// The conversations that were continued; `None` if they are not kept.
     earlier: Option<Vec<Vec<Message>>>,
+    /// What a worker reported, each with the number of messages before it; empty if earlier
+    /// conversations are not kept.
+    worker_actions: Vec<(usize, WorkerAction)>,
 }
 
 impl Conversation {
@@ -42,8 +46,8 @@ impl Conversation {
         }
     }
 
-    /// Returns an empty conversation that also keeps the messages from before a continuation, which
-    /// the model no longer sees.
+    /// Returns an empty conversation that also keeps what a model does not see: the messages from
+    /// before a continuation, and what a worker reported.
     #[must_use]
     pub fn with_earlier() -> Self {
         Self { earlier: Some(Vec::new()), ..Self::default() }
@@ -60,6 +64,13 @@ impl Conversation {
     #[must_use]
     pub fn messages(&self) -> &[Message] {
         &self.messages
+    }
+
+    /// Returns what a worker reported between its prompts and its answers, in order. Each comes with
+    /// its place: the number of messages before it in [`Conversation::all`].
+    #[must_use]
+    pub fn worker_actions(&self) -> &[(usize, WorkerAction)] {
+        &self.worker_actions
     }
 
     /// Returns the text of the agent's latest answer.
@@ -138,6 +149,12 @@ impl Conversation {
                 self.scratchpad.extend(output.note.clone());
             }
             Event::ToolRefused { call, text, .. } => self.answer(*call, text, true),
+            Event::WorkerActed { action, .. } => {
+                if self.earlier.is_some() {
+                    let place = self.all().map(<[Message]>::len).sum();
+                    self.worker_actions.push((place, action.clone()));
+                }
+            }
             Event::Reopened(reopening) => self.reopen(reopening),
             Event::Continued { brief, handover, .. } => {
                 if let Some(earlier) = &mut self.earlier {
@@ -171,6 +188,11 @@ impl Conversation {
             | Event::AttemptFailed { .. }
             | Event::Settled { .. }
             | Event::Overran { .. }
+            | Event::WorkerCallReserved { .. }
+            | Event::WorkerCallRefused { .. }
+            | Event::WorkerCallSettled { .. }
+            | Event::WorkerSessionOpened { .. }
+            | Event::WorkerReported { .. }
             | Event::Progressed { .. }
             | Event::Paused { .. }
             | Event::Messaged { .. }
@@ -224,6 +246,10 @@ impl Conversation {
     fn begin_afresh(&mut self) {
         self.messages.truncate(self.fixed);
         self.brief.clear();
+        let end = self.all().map(<[Message]>::len).sum();
+        for (place, _) in &mut self.worker_actions {
+            *place = (*place).min(end);
+        }
     }
 
     fn push_brief(&mut self, content: String) {

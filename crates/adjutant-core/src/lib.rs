@@ -31,6 +31,7 @@ pub mod tree;
 pub mod undo;
 pub mod verify;
 pub mod web_host;
+pub mod worker;
 pub mod workspace;
 pub mod write;
 
@@ -59,4 +60,8 @@ pub use tool_call::{CallTranslation, TranslatedCall};
 pub use tree::{Node, Tree};
 pub use verify::{CommandExit, VerifyCommand};
 pub use web_host::HostSet;
+pub use worker::{
+    CallRefusal, WorkerAction, WorkerCallEnd, WorkerCallRequest, WorkerPlace, WorkerSessionStart,
+    WorkerTerms, WorkerToolStatus, WorkerUsageReport,
+};
 pub use write::{ContentChange, WriteFinding, WriteIntent, WriteScope, content_hash};

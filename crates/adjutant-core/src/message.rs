@@ -159,6 +159,8 @@ pub enum ModelErrorKind {
     Idle,
     /// A scripted model has no turn left that matches.
     ScriptEnded,
+    /// An external worker could not be started, broke its protocol or exited.
+    WorkerFailed,
 }
 
 impl ModelErrorKind {
@@ -174,7 +176,8 @@ impl ModelErrorKind {
             | Self::OutOfCredit
             | Self::BadRequest
             | Self::Refused
-            | Self::ScriptEnded => false,
+            | Self::ScriptEnded
+            | Self::WorkerFailed => false,
         }
     }
 }
@@ -193,6 +196,7 @@ impl std::fmt::Display for ModelErrorKind {
             Self::Truncated => "incomplete answer",
             Self::Idle => "stream went silent",
             Self::ScriptEnded => "script ended",
+            Self::WorkerFailed => "worker failed",
         })
     }
 }

@@ -112,6 +112,14 @@ pub enum Refusal {
         /// Why.
         problem: String,
     },
+    /// The external worker cannot do the task.
+    #[error("worker `{worker}`: {problem}")]
+    Worker {
+        /// The worker.
+        worker: String,
+        /// Why it cannot.
+        problem: String,
+    },
     /// The estimated context does not fit the limit.
     #[error("context {current} + estimate {estimate} tokens, limit {max}")]
     ContextBudget {
@@ -335,6 +343,7 @@ impl Refusal {
                 ErrorCode::ValidationFailed
             }
             Self::Model { .. } => ErrorCode::ProviderError,
+            Self::Worker { .. } => ErrorCode::ToolUnavailable,
             Self::ContextBudget { .. } => ErrorCode::ContextBudgetExceeded,
             Self::Tokens { .. } | Self::Money { .. } => ErrorCode::BudgetExceeded,
             Self::Time { .. } => ErrorCode::TimeExceeded,
@@ -360,6 +369,7 @@ impl Refusal {
             | Self::NoTasks
             | Self::ContextFile { .. }
             | Self::Model { .. }
+            | Self::Worker { .. }
             | Self::ContextBudget { .. }
             | Self::Tokens { .. }
             | Self::Money { .. }
@@ -422,6 +432,7 @@ impl Refusal {
             | Self::ContextFile { .. }
             | Self::Model { .. }
             | Self::QueueFull { .. } => sentence(self),
+            Self::Worker { worker, problem } => format!("Worker {worker}: {problem}."),
             Self::MessageRejected { session, problem } => {
                 format!("cannot send the message to {session}: {problem}.")
             }
@@ -492,6 +503,7 @@ impl Refusal {
             Self::NoTasks => "Give at least one task.".into(),
             Self::Rights { .. } => "Ask only for tools the parent holds.".into(),
             Self::Model { .. } => "Leave `model` out, or name one that `adjutant models` lists.".into(),
+            Self::Worker { .. } => "`adjutant workers` says which workers there are and what each needs.".into(),
             Self::ContextFile { .. } => "Name regular files inside the working tree, below the size cap.".into(),
             Self::ContextBudget { remedy: ContextRemedy::LargerWindow, .. } => {
                 "Break the task into smaller pieces, or use a model with a larger window.".into()

@@ -19,6 +19,7 @@ pub mod roster;
 mod runner;
 pub mod slash;
 pub mod specs;
+mod workers;
 mod workspaces;
 
 pub use adjutant_core::Secret;
@@ -54,4 +55,8 @@ pub use results::undo::{FileUndo, UndoError, UndoOutcome, UndoReport};
 pub use runner::clock::{WallClock, wall_now};
 pub use runner::effects::{Approver, ApproverAnswer, ApproverQuestion, artifact_facts};
 pub use runner::{ControlCommand, Narrator, Reporter};
+pub use workers::{
+    AdmittedCall, RunningWorker, StartedWorker, WorkerAnswer, WorkerFuture, WorkerHost, WorkerLink,
+    WorkerSandbox, WorkerStart, WorkerWorkspace,
+};
 pub use workspaces::{WorkCheck, WorkCheckResult, WorkspaceSetup, why_not_kept};

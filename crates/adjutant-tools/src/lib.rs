@@ -44,7 +44,7 @@ pub use mask::Masker;
 pub use name::ToolName;
 pub use output::ToolCallResult;
 pub use overview::{MAX_OVERVIEW_ENTRIES, ProjectOverview, shown, shown_path};
-pub use run::{Confinement, ToolAvailability};
+pub use run::{Confinement, ToolAvailability, command_environment};
 pub use toolbox::{ApprovedHosts, Toolbox};
 pub use web::{Resolver, SearchEndpoint, SystemResolver, WebAccess, WebCaps, WebError};
 pub use write::PreparedWrite;

@@ -15,6 +15,7 @@ use serde::Serialize;
 use crate::layout::{bracketed, columns, fit};
 use crate::run::{Delegation, RunView, Spend};
 use crate::wire::{SpendJson, UsageJson, VERSION};
+use crate::worker_text::{WorkerJson, calls_text, report_text};
 
 /// Draws the cost tables of a run, or of one delegation and everything below it.
 #[must_use]
@@ -29,7 +30,20 @@ pub fn render(view: &RunView, of: Option<SessionId>) -> String {
         text.push_str(&columns(&sum_rows(title, &sums), &[1, 2, 3, 4, 5, 6]));
     }
     text.push_str(&total(all));
+    text.push_str(&own_reports(&scope));
     text
+}
+
+/// Returns a line for each external worker whose own report differs from what was counted.
+fn own_reports(scope: &[&Delegation]) -> String {
+    let line = |node: &&Delegation| {
+        let worker = node.worker.as_ref()?;
+        let report = report_text(&worker.name, worker.differing_report()?);
+        let (label, tokens) = (bracketed(node.label.as_str(), 34), node.own.usage.total());
+        let counted = format!("{} tokens, {}", grouped(tokens), node.own.money());
+        Some(format!("{label} {report}; its {} took {counted}\n", calls_text(worker)))
+    };
+    scope.iter().filter_map(line).collect()
 }
 
 /// Returns the nodes to show and their total.
@@ -152,6 +166,9 @@ pub struct NodeCostJson {
     pub agent: String,
     /// The model that runs it.
     pub model: Option<String>,
+    /// The external worker that does its work, if one does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worker: Option<WorkerJson>,
     /// The depth in the tree.
     pub depth: u64,
     /// Tokens and cost of its own model calls.
@@ -217,6 +234,7 @@ fn node_json(node: &Delegation) -> NodeCostJson {
         label: node.label.to_string(),
         agent: node.agent.to_string(),
         model: node.model.clone(),
+        worker: WorkerJson::of(node),
         depth: node.depth,
         own: (&node.own).into(),
         inclusive: (&node.inclusive).into(),

@@ -9,7 +9,10 @@
 //! [`AutomaticApproval`] says how much of the automatic approval limit a call uses.
 
 use adjutant_core::workspace::{ChangedFile, MergeConflict};
-use adjutant_core::{Event, Outcome, OutcomeReason, RunId, SessionId, ToolOutput, Usd};
+use adjutant_core::{
+    Event, Outcome, OutcomeReason, RunId, SessionId, ToolOutput, Usd, WorkerAction,
+    WorkerToolStatus,
+};
 use serde::Serialize;
 
 use crate::progress::newly_reached;
@@ -76,6 +79,8 @@ pub enum WireEventKind {
     ToolCall { label: String, tool: String, args: String },
     /// A tool call was refused.
     ToolRefused { label: String, tool: String, args: String, message: String },
+    /// A model call of an external worker was refused.
+    CallRefused { label: String, message: String },
     /// A line was written to the scratchpad.
     Note { label: String, content: String },
     /// The tokens and cost of the delegation's own model calls so far.
@@ -300,6 +305,12 @@ fn of_run(view: &RunView, event: &Event) -> Option<WireEventKind> {
         | Event::Replied { .. }
         | Event::AttemptFailed { .. }
         | Event::Settled { .. }
+        | Event::WorkerCallReserved { .. }
+        | Event::WorkerCallRefused { .. }
+        | Event::WorkerCallSettled { .. }
+        | Event::WorkerSessionOpened { .. }
+        | Event::WorkerActed { .. }
+        | Event::WorkerReported { .. }
         | Event::Overran { .. }
         | Event::Progressed { .. }
         | Event::Paused { .. }
@@ -372,6 +383,11 @@ fn of_delegation(
             let (tool, args) = tool_and_arguments(delegation, *call);
             vec![WireEventKind::ToolRefused { label: label(), tool, args, message: text.clone() }]
         }
+        Event::WorkerCallSettled { .. } => vec![tokens(delegation)],
+        Event::WorkerCallRefused { refusal, .. } => {
+            vec![WireEventKind::CallRefused { label: label(), message: refusal.to_string() }]
+        }
+        Event::WorkerActed { action, .. } => worker_event(delegation, action).into_iter().collect(),
         Event::ToolReturned { output: ToolOutput { note: Some(note), .. }, .. } => {
             vec![WireEventKind::Note { label: label(), content: note.clone() }]
         }
@@ -420,6 +436,9 @@ fn of_delegation(
         | Event::Approved { .. }
         | Event::Denied { .. }
         | Event::Reserved { .. }
+        | Event::WorkerCallReserved { .. }
+        | Event::WorkerSessionOpened { .. }
+        | Event::WorkerReported { .. }
         | Event::Overran { .. }
         | Event::Progressed { .. }
         | Event::Messaged { .. }
@@ -429,6 +448,27 @@ fn of_delegation(
         | Event::Crashed { .. }
         | Event::Late { .. }
         | Event::RunEnded { .. } => Vec::new(),
+    }
+}
+
+/// Returns the event for a tool that an external worker uses or may not use.
+fn worker_event(delegation: &Delegation, action: &WorkerAction) -> Option<WireEventKind> {
+    let (label, args) = (delegation.label.to_string(), String::new());
+    match action {
+        WorkerAction::Tool { title, status: WorkerToolStatus::Begun, .. } => {
+            let is_new = delegation.worker.as_ref().is_some_and(|worker| worker.is_news());
+            is_new.then(|| WireEventKind::ToolCall { label, tool: title.clone(), args })
+        }
+        WorkerAction::Permission { title, allowed: false } => {
+            let message = "not allowed".to_owned();
+            Some(WireEventKind::ToolRefused { label, tool: title.clone(), args, message })
+        }
+        WorkerAction::Said { .. }
+        | WorkerAction::Tool {
+            status: WorkerToolStatus::Completed | WorkerToolStatus::Failed,
+            ..
+        }
+        | WorkerAction::Permission { allowed: true, .. } => None,
     }
 }
 

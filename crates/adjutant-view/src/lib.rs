@@ -32,7 +32,9 @@ pub mod transcript;
 pub mod tree;
 pub mod turn_costs;
 pub mod wire;
+mod worker_text;
 
 pub use palette::Palette;
-pub use run::{Delegation, OutcomeCounts, ProcessLiveness, RunView, Spend};
+pub use run::{Delegation, OutcomeCounts, ProcessLiveness, RunView, Spend, WorkerRecord};
 pub use timed_event::TimedEvent;
+pub use worker_text::{WorkerJson, WorkerReportJson};

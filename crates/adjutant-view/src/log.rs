@@ -6,7 +6,10 @@ use adjutant_core::budget::Settlement;
 use adjutant_core::numbers::grouped;
 use adjutant_core::tree::WHOLE_RUN;
 use adjutant_core::workspace::MergeRequest;
-use adjutant_core::{AddedMessageReason, ContentChange, Event, SessionId};
+use adjutant_core::{
+    AddedMessageReason, ContentChange, Event, SessionId, WorkerAction, WorkerCallEnd,
+    WorkerSessionStart, WorkerToolStatus,
+};
 use serde_json::Value;
 
 use crate::layout::{bracketed, fit};
@@ -16,6 +19,7 @@ use crate::sanitize;
 use crate::state_words::{code_words, complaints, count_with_noun};
 use crate::time_text::{elapsed, rfc3339_ms};
 use crate::timed_event::TimedEvent;
+use crate::worker_text::report_text;
 
 /// The maximum width of an untrusted text within a line, in columns.
 const TEXT_COLUMNS: usize = 120;
@@ -60,11 +64,13 @@ fn describe_event(view: &RunView, entry: &TimedEvent<'_>) -> String {
             let goal = if goal.is_empty() { String::new() } else { format!(": {}", safe(goal)) };
             format!("{run} started by {agent}, version {version}{goal}")
         }
-        Event::AgentDefined { agent, tools, .. } => {
+        Event::AgentDefined { agent, tools, worker, .. } => {
+            let worker = worker.as_ref().map(|it| format!(", worker {}", fit(&it.name, 32)));
             format!(
-                "agent {} defined, {}",
+                "agent {} defined, {}{}",
                 fit(agent.as_str(), 32),
-                count_with_noun(tools.len(), "tool")
+                count_with_noun(tools.len(), "tool"),
+                worker.unwrap_or_default()
             )
         }
         Event::Delegated { call, .. } => format!("delegates, call {call}"),
@@ -164,15 +170,27 @@ fn describe_event(view: &RunView, entry: &TimedEvent<'_>) -> String {
         Event::Continued { handover, .. } => {
             format!("continues in a fresh conversation: {}", safe(handover))
         }
-        Event::Reserved { .. }
-        | Event::Replied { .. }
-        | Event::AttemptFailed { .. }
-        | Event::Settled { .. }
-        | Event::Overran { .. }
+        Event::Reserved { session, .. }
+        | Event::Replied { session, .. }
+        | Event::AttemptFailed { session, .. }
+        | Event::Settled { session, .. } => {
+            let is_worker = view.delegation(*session).is_some_and(|it| it.worker.is_some());
+            if is_worker { prompt_words(entry) } else { model_words(entry) }
+        }
+        Event::Overran { .. }
         | Event::Progressed { .. }
         | Event::Paused { .. }
         | Event::Messaged { .. }
         | Event::Told { .. } => model_words(entry),
+        Event::WorkerCallReserved { session, .. }
+        | Event::WorkerCallRefused { session, .. }
+        | Event::WorkerCallSettled { session, .. }
+        | Event::WorkerSessionOpened { session, .. }
+        | Event::WorkerActed { session, .. }
+        | Event::WorkerReported { session, .. } => {
+            let worker = view.delegation(*session).and_then(|it| it.worker.as_ref());
+            worker_words(worker.map_or("the worker", |it| &it.name), entry.event)
+        }
         Event::ToolCalled { .. } | Event::ToolRefused { .. } | Event::ToolReturned { .. } => {
             let delegation = entry.event.session().and_then(|session| view.delegation(session));
             tool_words(delegation, entry.event)
@@ -293,7 +311,92 @@ fn model_words(entry: &TimedEvent<'_>) -> String {
         | Event::WritePrepared { .. }
         | Event::ResultMerged { .. }
         | Event::Undone { .. }
+        | Event::WorkerCallReserved { .. }
+        | Event::WorkerCallRefused { .. }
+        | Event::WorkerCallSettled { .. }
+        | Event::WorkerSessionOpened { .. }
+        | Event::WorkerActed { .. }
+        | Event::WorkerReported { .. }
         | Event::ErrorFixed { .. } => String::new(),
+    }
+}
+
+/// Describes an event of a prompt to a worker, whose model calls have their own lines.
+fn prompt_words(entry: &TimedEvent<'_>) -> String {
+    if let Event::Reserved { reservation, .. } = entry.event {
+        return format!("prompt {} attempt {} sent", reservation.turn, reservation.attempt);
+    }
+    if let Event::Replied { turn, text, .. } = entry.event {
+        let said = if text.is_empty() { String::new() } else { format!(": {}", safe(text)) };
+        return format!("prompt {turn} answered{said}");
+    }
+    if let Event::Settled { turn, .. } = entry.event {
+        return format!("prompt {turn} ended without an answer");
+    }
+    let Event::AttemptFailed { turn, attempt, error, .. } = entry.event else {
+        return String::new();
+    };
+    format!("prompt {turn} attempt {attempt} failed: {}", safe(&error.to_string()))
+}
+
+fn worker_words(name: &str, event: &Event) -> String {
+    if let Event::WorkerCallReserved { call, model, amount, removed, .. } = event {
+        let removed = match removed.as_slice() {
+            [] => String::new(),
+            some => format!(", without {}", safe(&some.join(", "))),
+        };
+        let (tokens, usd, model) = (grouped(amount.tokens), amount.usd, fit(model, 60));
+        return format!("model call {call} reserved: {tokens} tokens, {usd}, {model}{removed}");
+    }
+    if let Event::WorkerCallRefused { refusal, needed, .. } = event {
+        let needed = needed
+            .map(|it| format!(", it needs at least {} tokens, {}", grouped(it.tokens), it.usd));
+        let why = safe(&refusal.to_string());
+        return format!("model call refused: {why}{}", needed.unwrap_or_default());
+    }
+    if let Event::WorkerCallSettled { call, settlement, end, .. } = event {
+        let how = match end {
+            WorkerCallEnd::Complete => "answered".to_owned(),
+            WorkerCallEnd::Cut => "cut off at the output limit".to_owned(),
+            WorkerCallEnd::Failed { message } => {
+                return format!(
+                    "model call {call} failed {}: {}",
+                    settled(settlement),
+                    safe(message)
+                );
+            }
+            WorkerCallEnd::Abandoned => "abandoned".to_owned(),
+        };
+        return format!("model call {call} {how} {}", settled(settlement));
+    }
+    if let Event::WorkerSessionOpened { id, start, .. } = event {
+        let id = fit(id, 40);
+        return match start {
+            WorkerSessionStart::New => format!("opened session {id}"),
+            WorkerSessionStart::Loaded => format!("loaded session {id}"),
+            WorkerSessionStart::Retold => {
+                format!("opened session {id}, which was told the earlier work")
+            }
+        };
+    }
+    if let Event::WorkerReported { report, .. } = event {
+        return report_text(name, *report);
+    }
+    let Event::WorkerActed { action, .. } = event else { return String::new() };
+    match action {
+        WorkerAction::Said { text } => format!("says: {}", safe(text.trim())),
+        WorkerAction::Tool { title, status, .. } => {
+            let status = match status {
+                WorkerToolStatus::Begun => "begun",
+                WorkerToolStatus::Completed => "completed",
+                WorkerToolStatus::Failed => "failed",
+            };
+            format!("tool {status}: {}", safe(title))
+        }
+        WorkerAction::Permission { title, allowed } => {
+            let answer = if *allowed { "allowed" } else { "not allowed" };
+            format!("{answer}: {}", safe(title))
+        }
     }
 }
 

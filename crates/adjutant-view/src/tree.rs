@@ -2,10 +2,9 @@
 //!
 //! [`TreeJson`] is the whole tree, [`TreeNodeJson`] one node with its children.
 
-use adjutant_core::{RunId, SessionId, Timestamp};
+use adjutant_core::{DelegationState, RunId, SessionId, Timestamp};
 use serde::Serialize;
 
-use crate::layout::fit;
 use crate::palette::{Palette, TextStyle};
 use crate::run::{Delegation, ESTIMATE_NOTE, ProcessLiveness, RunView};
 use crate::state_words::{
@@ -14,6 +13,7 @@ use crate::state_words::{
 use crate::story::{StoryNode, numbered_name};
 use crate::time_text::elapsed;
 use crate::wire::{ReasonJson, SpendJson, VERSION, is_zero, seconds};
+use crate::worker_text::{WorkerJson, agent_text, calls_text};
 
 const LABEL_COLUMNS: usize = 34;
 
@@ -63,20 +63,34 @@ fn node_words(
     } else {
         TextStyle::of(&node.state)
     };
-    let mut parts = vec![palette.paint(style, &state), fit(node.agent.as_str(), 32)];
+    let mut parts = vec![palette.paint(style, &state), agent_text(node)];
     parts.push(format!("depth {}", node.depth));
     if node.inclusive.calls > 0 {
         parts.push(node.inclusive.tokens_short());
         parts.push(money(node));
     }
+    parts.extend(node.worker.iter().map(|worker| calls_text(worker)));
     parts.extend(continuations_text(node));
     parts.extend(StoryNode::of(view, node).iter().flat_map(StoryNode::words));
     parts.extend(node.elapsed_in(now, view.latest().at, liveness).map(elapsed));
+    parts.extend(worker_doing(node, now, liveness));
     format!("{} {}", numbered_name(view, node, LABEL_COLUMNS), parts.join(" · "))
 }
 
+/// Returns what the external worker of a node is doing, while it works.
+pub(crate) fn worker_doing(
+    node: &Delegation,
+    now: Timestamp,
+    liveness: ProcessLiveness,
+) -> Option<String> {
+    let is_at_work = node.worker.is_some()
+        && node.state == DelegationState::Running
+        && liveness == ProcessLiveness::Alive;
+    is_at_work.then(|| crate::progress::activity_text(node, now))
+}
+
 fn state_of(node: &Delegation, liveness: ProcessLiveness) -> String {
-    if let adjutant_core::DelegationState::Ended(outcome) = node.state {
+    if let DelegationState::Ended(outcome) = node.state {
         return if node.reason.is_some() {
             crate::progress::end_text(outcome, node)
         } else {
@@ -122,6 +136,9 @@ pub struct TreeNodeJson {
     pub agent: String,
     /// The model that runs it.
     pub model: Option<String>,
+    /// The external worker that does its work, if one does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worker: Option<WorkerJson>,
     /// The depth in the tree.
     pub depth: u64,
     /// Its state.
@@ -160,6 +177,8 @@ pub fn json(view: &RunView, now: Timestamp, liveness: ProcessLiveness) -> TreeJs
             label: node.label.to_string(),
             agent: node.agent.to_string(),
             model: node.model.clone(),
+            worker: WorkerJson::of(node)
+                .map(|it| WorkerJson { doing: worker_doing(node, now, liveness), ..it }),
             depth: node.depth,
             state: state_key(&node.state, liveness),
             elapsed_s: node.elapsed_in(now, view.latest().at, liveness).map(seconds),

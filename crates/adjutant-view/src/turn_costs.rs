@@ -11,18 +11,26 @@ use adjutant_core::{Event, SessionId, Usage, Usd};
 use serde::Serialize;
 
 use crate::cost::{CostJson, json, scope};
-use crate::layout::{bracketed, columns};
+use crate::layout::{bracketed, columns, fit};
 use crate::run::{Delegation, RunView};
 use crate::wire::UsageJson;
 
 /// The settled model calls of a run, by session and in order.
 #[derive(Clone, Debug, Default)]
-pub struct TurnCosts(BTreeMap<SessionId, Vec<SettledCall>>);
+pub struct TurnCosts {
+    calls: BTreeMap<SessionId, Vec<SettledCall>>,
+    /// The turn and attempt of the latest prompt of each session.
+    prompts: BTreeMap<SessionId, (u32, u32)>,
+    /// The models of the running calls of external workers.
+    worker_models: BTreeMap<(SessionId, u32), String>,
+}
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct SettledCall {
     turn: u32,
     attempt: u32,
+    /// The number and the model of a call that an external worker made.
+    worker_call: Option<(u32, Option<String>)>,
     settlement: Settlement,
 }
 
@@ -35,6 +43,12 @@ pub struct TurnCostJson {
     pub turn: u32,
     /// The number of the attempt at the turn, from 1.
     pub attempt: u32,
+    /// The number of the call in its session, from 1; only for the calls of an external worker.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub call: Option<u32>,
+    /// The model; only for the calls of an external worker, which may call several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
     /// The tokens.
     pub usage: UsageJson,
     /// The share of the input tokens that came from the provider's cache, from 0 to 1; absent if the provider did not
@@ -64,7 +78,21 @@ impl TurnCosts {
         | Event::Settled { session, turn, attempt, settlement } = event
         {
             let (turn, attempt, settlement) = (*turn, *attempt, *settlement);
-            self.0.entry(*session).or_default().push(SettledCall { turn, attempt, settlement });
+            let call = SettledCall { turn, attempt, worker_call: None, settlement };
+            self.calls.entry(*session).or_default().push(call);
+        }
+        if let Event::Reserved { session, reservation } = event {
+            self.prompts.insert(*session, (reservation.turn, reservation.attempt));
+        }
+        if let Event::WorkerCallReserved { session, call, model, .. } = event {
+            self.worker_models.insert((*session, *call), model.clone());
+        }
+        if let Event::WorkerCallSettled { session, call, settlement, .. } = event {
+            let (turn, attempt) = self.prompts.get(session).copied().unwrap_or((1, 1));
+            let model = self.worker_models.remove(&(*session, *call));
+            let (worker_call, settlement) = (Some((*call, model)), *settlement);
+            let call = SettledCall { turn, attempt, worker_call, settlement };
+            self.calls.entry(*session).or_default().push(call);
         }
     }
 
@@ -75,7 +103,7 @@ impl TurnCosts {
         let mut rows = vec![head.to_vec()];
         let mut reported = Usage::default();
         for node in scope(view, of).0 {
-            for (nth, call) in self.calls(node).iter().enumerate() {
+            for (nth, call) in self.calls(node).enumerate() {
                 if !call.settlement.estimated {
                     reported += call.settlement.usage;
                 }
@@ -99,10 +127,12 @@ impl TurnCosts {
     pub fn json(&self, view: &RunView, of: Option<SessionId>) -> CostWithTurnsJson {
         let nodes = scope(view, of).0;
         let turns = nodes.iter().flat_map(|node| {
-            self.calls(node).iter().map(|call| TurnCostJson {
+            self.calls(node).map(|call| TurnCostJson {
                 session_id: node.session,
                 turn: call.turn,
                 attempt: call.attempt,
+                call: call.worker_call.as_ref().map(|(number, _)| *number),
+                model: call.worker_call.as_ref().and_then(|(_, model)| model.clone()),
                 usage: call.settlement.usage.into(),
                 cached_share: call.cached_share(),
                 cost_usd: call.known_usd(node),
@@ -112,17 +142,25 @@ impl TurnCosts {
         CostWithTurnsJson { turns: turns.collect(), cost: json(view, of) }
     }
 
-    fn calls(&self, node: &Delegation) -> &[SettledCall] {
-        self.0.get(&node.session).map_or(&[], Vec::as_slice)
+    /// Returns the model calls of a node. A prompt to an external worker is none.
+    fn calls<'a>(&'a self, node: &'a Delegation) -> impl Iterator<Item = &'a SettledCall> {
+        let calls = self.calls.get(&node.session).into_iter().flatten();
+        let is_prompt =
+            |call: &SettledCall| call.worker_call.is_none() && call.settlement.amount().is_zero();
+        calls.filter(move |call| node.worker.is_none() || !is_prompt(call))
     }
 }
 
 impl SettledCall {
     fn row(&self, node: &Delegation) -> [String; 6] {
         let Settlement { usage, estimated, .. } = self.settlement;
-        let turn = match self.attempt {
-            1 => self.turn.to_string(),
-            again => format!("{} attempt {again}", self.turn),
+        let turn = match (&self.worker_call, self.attempt) {
+            (Some((number, Some(model))), _) if node.model.as_ref() != Some(model) => {
+                format!("call {number} of {}", fit(model, 40))
+            }
+            (Some((number, _)), _) => format!("call {number}"),
+            (None, 1) => self.turn.to_string(),
+            (None, again) => format!("{} attempt {again}", self.turn),
         };
         let about = if estimated { "~" } else { "" };
         let money = self
@@ -144,6 +182,9 @@ impl SettledCall {
 
     fn known_usd(&self, node: &Delegation) -> Option<Usd> {
         let usd = self.settlement.usd;
+        if let (Some(worker), Some((_, Some(model)))) = (&node.worker, &self.worker_call) {
+            return worker.has_price(model).then_some(usd);
+        }
         (usd != Usd::ZERO || node.own.unpriced_tokens == 0).then_some(usd)
     }
 }

@@ -30,8 +30,12 @@ pub(crate) struct EvalArgs {
     #[arg(long, env = "ADJUTANT_MODEL", value_name = "MODEL")]
     pub(crate) model: Option<String>,
 
-    /// A configuration: model=MODEL, preset=NAME and mode=alone or mode=delegated, separated by commas. Given twice,
-    /// both are compared. What it leaves out is --model, --preset and mode=alone.
+    /// Let another agent do the work: claude, codex, opencode, gemini, or one of your configuration.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) worker: Option<String>,
+
+    /// A configuration: model=MODEL, preset=NAME, worker=NAME and mode=alone or mode=delegated, separated by commas.
+    /// Given twice, both are compared. What it leaves out is --model, --preset, --worker and mode=alone.
     #[arg(long = "config", value_name = "KEY=VALUE,…")]
     pub(crate) config: Vec<String>,
 

@@ -6,11 +6,14 @@ use clap::Command;
 
 /// The headings of the help, in order, with the commands below each.
 const GROUPS: [(&str, &[&str]); 6] = [
-    ("Start work", &["demo", "run", "delegate", "story", "resume", "task"]),
+    ("Start work", &["demo", "run", "delegate", "story", "gateway", "resume", "task"]),
     ("Look at runs", &["status", "tree", "watch", "result", "transcript", "cost", "errors", "log"]),
     ("Steer runs", &["tell", "wait", "cancel", "approvals", "approve"]),
     ("Review changes", &["diff", "merge", "discard", "undo", "prune"]),
-    ("Set up", &["init", "models", "agents", "commands", "policy", "mcp", "completions"]),
+    (
+        "Set up",
+        &["init", "models", "workers", "agents", "commands", "policy", "mcp", "completions"],
+    ),
     ("Check", &["doctor", "eval", "check", "parse", "validate"]),
 ];
 

@@ -32,6 +32,9 @@ pub(super) struct ConfigurationChoice {
     pub(super) preset: Option<String>,
     /// Who does the work.
     pub(super) mode: WorkMode,
+    /// The external agent that does it; `None` for Adjutant's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) worker: Option<String>,
 }
 
 /// Who does the work of an attempt.
@@ -61,6 +64,7 @@ impl ConfigurationChoice {
             model: args.model.clone(),
             preset: args.policy.preset.clone(),
             mode: WorkMode::Alone,
+            worker: args.worker.clone(),
         };
         if args.config.len() > MAX_CONFIGURATIONS {
             return Err(Failure::usage("--config: at most two configurations can be compared"));
@@ -80,13 +84,16 @@ impl ConfigurationChoice {
             match part.split_once('=') {
                 Some(("model", model)) => self.model = Some(model.to_owned()),
                 Some(("preset", preset)) => self.preset = Some(preset.to_owned()),
+                Some(("worker", worker)) => self.worker = Some(worker.to_owned()),
                 Some(("mode", "alone")) => self.mode = WorkMode::Alone,
                 Some(("mode", "delegated")) => self.mode = WorkMode::Delegated,
                 Some(("mode", other)) => {
                     return Err(refused(format!("`{other}` is not alone or delegated")));
                 }
                 Some(_) | None => {
-                    return Err(refused(format!("`{part}` is not model=, preset= or mode=")));
+                    return Err(refused(format!(
+                        "`{part}` is not model=, preset=, mode= or worker="
+                    )));
                 }
             }
         }
@@ -118,7 +125,15 @@ impl ConfigurationChoice {
             preset: policy.preset.name().to_owned(),
             mode: self.mode.word(),
         };
-        Ok(PreparedConfiguration { title, mode: self.mode, policy, settings, wiring, model })
+        Ok(PreparedConfiguration {
+            title,
+            mode: self.mode,
+            worker: self.worker.clone(),
+            policy,
+            settings,
+            wiring,
+            model,
+        })
     }
 }
 
@@ -128,6 +143,7 @@ pub(super) struct PreparedConfiguration {
     pub(super) title: EvalConfigurationTitle,
     /// Who does the work.
     pub(super) mode: WorkMode,
+    worker: Option<String>,
     policy: Policy,
     settings: Settings,
     wiring: ModelSetup,
@@ -186,8 +202,10 @@ impl PreparedConfiguration {
             tools: Vec::new(),
             secrets: [self.settings.secrets.clone(), self.wiring.secrets()].concat(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            workers: Some(self.wiring.workers(&self.settings)?),
         };
         let engine = Engine::new(setup).map_err(|error| engine_failure(&error))?;
-        Ok(engine.with_guidance().with_efforts(self.settings.efforts.clone()))
+        let engine = engine.with_guidance().with_efforts(self.settings.efforts.clone());
+        Ok(engine.with_worker(self.worker.clone()))
     }
 }

@@ -49,6 +49,7 @@ fn advice_for(refusal: &Refusal) -> AdviceScope {
         | Refusal::Rights { .. }
         | Refusal::ContextFile { .. }
         | Refusal::Model { .. }
+        | Refusal::Worker { .. }
         | Refusal::Time { .. }
         | Refusal::QueueFull { .. }
         | Refusal::MessageRejected { .. } => AdviceScope::NoCommand,
@@ -76,6 +77,7 @@ fn refusals() -> Vec<Refusal> {
         Refusal::Rights { beyond: ToolSet::new(["Write"]), network: true },
         Refusal::ContextFile { path: text(), problem: text() },
         Refusal::Model { problem: text() },
+        Refusal::Worker { worker: text(), problem: text() },
         Refusal::Money {
             scope: BudgetScope::Run,
             needed: usd(20_000_000_000),

@@ -59,6 +59,7 @@ impl PrdSession<'_> {
             system: None,
             secrets: [self.settings.secrets.clone(), self.wiring.secrets()].concat(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            workers: Some(self.wiring.workers(&self.settings)?),
         };
         let engine = Engine::new(setup).map_err(|error| engine_failure(&error))?.with_guidance();
         let agents = self.roster.agents.iter().cloned();
@@ -69,7 +70,8 @@ impl PrdSession<'_> {
             .with_run_id(run)
             .at_depth(self.base_depth)
             .with_stories(names(self.file.prd()))
-            .with_spaces(spaces);
+            .with_spaces(spaces)
+            .with_worker(self.args.work.spaces.worker.clone());
         let mut terms = self.terms.take();
         let mut engine = detached::hand_to_engine(engine, terms.as_mut());
         let goal = Goal {

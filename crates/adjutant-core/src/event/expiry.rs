@@ -7,6 +7,7 @@ use super::Event;
 use crate::outcome::OutcomeReason;
 use crate::tool_call::TranslatedCall;
 use crate::verify::VerifyCommand;
+use crate::worker::{CallRefusal, WorkerAction, WorkerCallEnd};
 use adjutant_formats::contract::Return;
 
 impl Event {
@@ -124,6 +125,13 @@ impl Event {
                 output.note = None;
                 output.touched.clear();
             }
+            Self::WorkerActed { action, .. } => expire_action(action),
+            Self::WorkerCallSettled { end: WorkerCallEnd::Failed { message }, .. } => {
+                EXPIRED.clone_into(message)
+            }
+            Self::WorkerCallRefused { refusal: CallRefusal::Request { problem }, .. } => {
+                EXPIRED.clone_into(problem);
+            }
             Self::Told { text, .. }
             | Self::Printed { text, .. }
             | Self::Messaged { text, .. }
@@ -159,6 +167,11 @@ impl Event {
             | Self::Reserved { .. }
             | Self::Settled { .. }
             | Self::Overran { .. }
+            | Self::WorkerCallReserved { .. }
+            | Self::WorkerCallRefused { .. }
+            | Self::WorkerCallSettled { .. }
+            | Self::WorkerSessionOpened { .. }
+            | Self::WorkerReported { .. }
             | Self::Progressed { .. }
             | Self::Paused { .. }
             | Self::ToolCalled { .. }
@@ -175,6 +188,16 @@ impl Event {
 fn expire_reason(reason: &mut OutcomeReason) {
     EXPIRED.clone_into(&mut reason.message);
     EXPIRED.clone_into(&mut reason.recommendation);
+}
+
+/// Removes what a worker wrote; keeps that it acted.
+fn expire_action(action: &mut WorkerAction) {
+    match action {
+        WorkerAction::Said { text } => text.clear(),
+        WorkerAction::Tool { title, .. } | WorkerAction::Permission { title, .. } => {
+            EXPIRED.clone_into(title);
+        }
+    }
 }
 
 fn expire_verify(verify: &mut VerifyCommand) {

@@ -33,6 +33,9 @@ use crate::story::{RejectedMarker, StoryAssignment};
 use crate::time::Timestamp;
 use crate::tool_call::CallTranslation;
 use crate::verify::{CommandExit, VerifyFacts};
+use crate::worker::{
+    CallRefusal, WorkerAction, WorkerCallEnd, WorkerSessionStart, WorkerTerms, WorkerUsageReport,
+};
 use crate::workspace::{KeptWork, MergeRequest, MergedWork, OwnWorkspace, WorkspaceTerms};
 use crate::write::{ContentChange, WriteIntent};
 use adjutant_formats::contract::{Return, ReturnFinding};
@@ -73,6 +76,9 @@ pub enum Event {
         rights: Rights,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         max_turns: Option<u32>,
+        /// The external agent that does its work; absent for Adjutant's own agents.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        worker: Option<Box<WorkerTerms>>,
     },
     /// An agent delegated tasks with a tool call. The call gets its result when all tasks have
     /// ended.
@@ -152,6 +158,50 @@ pub enum Event {
     Settled { session: SessionId, turn: u32, attempt: u32, settlement: Settlement },
     /// A provider billed more than was reserved.
     Overran { session: SessionId, amount: BudgetAmount },
+    /// Tokens and money were reserved for a model call of a worker, at most `max_output` of them for its answer.
+    WorkerCallReserved {
+        session: SessionId,
+        /// The number of the call, from 1, counted over all calls of the delegation.
+        call: u32,
+        /// The model, as `provider/model`.
+        model: String,
+        max_output: u64,
+        amount: BudgetAmount,
+        /// What was removed from the request, such as tools that run at the provider.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        removed: Vec<String>,
+    },
+    /// A model call of a worker was refused.
+    WorkerCallRefused {
+        session: SessionId,
+        #[serde(flatten)]
+        refusal: CallRefusal,
+        /// The least that the budgets would have to pay for, if that was the reason.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        needed: Option<BudgetAmount>,
+    },
+    /// A model call of a worker ended.
+    WorkerCallSettled {
+        session: SessionId,
+        call: u32,
+        settlement: Settlement,
+        #[serde(flatten)]
+        end: WorkerCallEnd,
+    },
+    /// A worker opened a session with this id of its own.
+    WorkerSessionOpened { session: SessionId, id: String, start: WorkerSessionStart },
+    /// A worker reported something about its work.
+    WorkerActed {
+        session: SessionId,
+        #[serde(flatten)]
+        action: WorkerAction,
+    },
+    /// A worker said what it has used, which is not counted.
+    WorkerReported {
+        session: SessionId,
+        #[serde(flatten)]
+        report: WorkerUsageReport,
+    },
     /// Bytes arrived from a model.
     Progressed { session: SessionId, bytes: u64 },
     /// The engine delays a model call, because the provider asked for a pause after another call.
@@ -459,6 +509,12 @@ impl Event {
             | Self::AttemptFailed { session, .. }
             | Self::Settled { session, .. }
             | Self::Overran { session, .. }
+            | Self::WorkerCallReserved { session, .. }
+            | Self::WorkerCallRefused { session, .. }
+            | Self::WorkerCallSettled { session, .. }
+            | Self::WorkerSessionOpened { session, .. }
+            | Self::WorkerActed { session, .. }
+            | Self::WorkerReported { session, .. }
             | Self::Progressed { session, .. }
             | Self::Paused { session, .. }
             | Self::Messaged { session, .. }
@@ -542,7 +598,13 @@ impl Event {
     /// Says whether the event must be on disk before anything follows from it.
     #[must_use]
     pub const fn must_be_durable(&self) -> bool {
-        !matches!(self, Self::Progressed { .. } | Self::Paused { .. } | Self::Printed { .. })
+        !matches!(
+            self,
+            Self::Progressed { .. }
+                | Self::Paused { .. }
+                | Self::Printed { .. }
+                | Self::WorkerActed { .. }
+        )
     }
 }
 

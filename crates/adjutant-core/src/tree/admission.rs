@@ -169,6 +169,7 @@ impl Tree {
         let rights = self.check_rights(parent, brief, ceiling.as_ref(), depth)?;
         check_context_files(brief)?;
         check_model(brief)?;
+        self.check_worker(&brief.agent, &rights)?;
         self.check_context(parent, brief, batch)?;
         self.check_budget(parent, brief)?;
         let (timeout_s, clamped) = self.check_time(now, parent, brief)?;

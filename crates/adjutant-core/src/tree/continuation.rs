@@ -87,6 +87,7 @@ impl Tree {
         let node = &self.nodes[index];
         let (note, none) = (BudgetAmount::default(), UnrecordedReservations::default());
         error.kind == ModelErrorKind::ContextExhausted
+            && node.worker.is_none()
             && node.corrections.last_call.is_none()
             && self.may_continue(index, node.turn, note, &none)
     }

@@ -88,6 +88,13 @@ impl Tree {
         let (session, turn) = (node.session, node.turn);
         match turn_state {
             TurnState::Thinking(_, None) => due.commands.push(Command::TakeTurn { session }),
+            TurnState::Thinking(_, Some(ModelCall { reservation: open, .. }))
+                if node.worker.is_some() =>
+            {
+                let (turn, attempt) = (open.turn, open.attempt);
+                due.effects.push(Effect::Prompt { session, turn, attempt });
+                due.effects.extend(node.forwarded_calls());
+            }
             TurnState::Thinking(_, Some(ModelCall { reservation: open, .. })) => {
                 due.effects.push(Effect::Model {
                     session,
@@ -217,6 +224,8 @@ impl Tree {
             | Event::Replied { session, .. }
             | Event::AttemptFailed { session, .. }
             | Event::Settled { session, .. }
+            | Event::WorkerCallReserved { session, .. }
+            | Event::WorkerCallSettled { session, .. }
             | Event::Told { session, .. }
             | Event::NoteSkipped { session }
             | Event::Continued { session, .. }
@@ -244,6 +253,10 @@ impl Tree {
             | Event::AgentDefined { .. }
             | Event::AutoApproved { .. }
             | Event::Overran { .. }
+            | Event::WorkerCallRefused { .. }
+            | Event::WorkerSessionOpened { .. }
+            | Event::WorkerActed { .. }
+            | Event::WorkerReported { .. }
             | Event::Progressed { .. }
             | Event::Printed { .. }
             | Event::Paused { .. }

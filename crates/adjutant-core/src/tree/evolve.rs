@@ -45,8 +45,9 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
             tree.verify = terms.as_ref().and_then(|terms| terms.verify.clone());
             Ok(())
         }
-        Event::AgentDefined { agent, system, tools, rights, max_turns } => {
+        Event::AgentDefined { agent, system, tools, rights, max_turns, worker } => {
             tree.fold_agent_defined(agent, system, tools, rights, *max_turns);
+            tree.fold_worker_terms(agent, worker.as_deref());
             Ok(())
         }
         Event::Delegated { session, call, origin } => {
@@ -92,6 +93,17 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
         Event::Settled { session, settlement, .. } => {
             tree.close("settled", *session, settlement).map(drop)
         }
+        Event::WorkerCallReserved { session, call, model, max_output, amount, .. } => {
+            tree.fold_call_reserved(at, *session, *call, (model, *max_output, *amount))
+        }
+        Event::WorkerCallRefused { session, refusal, needed } => {
+            tree.fold_call_refused(*session, refusal, *needed)
+        }
+        Event::WorkerCallSettled { session, call, settlement, end } => {
+            tree.fold_call_settled(at, *session, *call, settlement, end)
+        }
+        Event::WorkerSessionOpened { session, id, .. } => tree.fold_worker_session(*session, id),
+        Event::WorkerActed { session, action } => tree.fold_worker_acted(at, *session, action),
         Event::Progressed { session, .. } => {
             let index = tree.known_index("progressed", *session)?;
             tree.restart_stall_timer(at, index);
@@ -221,6 +233,7 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
             Ok(())
         }
         Event::Overran { .. }
+        | Event::WorkerReported { .. }
         | Event::Printed { .. }
         | Event::Crashed { .. }
         | Event::Late { .. }
@@ -281,7 +294,7 @@ impl Tree {
             .map(|tool| tool.name.len() + tool.description.len() + tool.schema.to_string().len())
             .sum();
         let preamble_bytes = (system.len() + tool_bytes) as u64;
-        let known = KnownAgent { rights: rights.clone(), preamble_bytes };
+        let known = KnownAgent { rights: rights.clone(), preamble_bytes, worker: None };
         if let Some(root) = self.nodes.first_mut()
             && root.agent == *agent
         {
@@ -307,6 +320,9 @@ impl Tree {
         let node = &mut self.nodes[index];
         node.turn = reservation.turn;
         node.call_model(reservation);
+        if let Some(worker) = &mut node.worker {
+            worker.begin_turn();
+        }
         self.restart_stall_timer(at, index);
         Ok(())
     }
@@ -372,6 +388,7 @@ impl Tree {
         node.parent = Some(parent);
         node.call = grant.call;
         node.model.clone_from(&brief.model);
+        node.worker = self.worker_of(&brief.agent);
         let first = TurnState::first(brief.model.as_ref());
         node.phase = if grant.awaiting_approval {
             Phase::AwaitingApproval(first)
@@ -560,7 +577,7 @@ impl Tree {
         Ok(index)
     }
 
-    fn each_scope(&mut self, index: usize, mut change: impl FnMut(&mut BudgetLedger)) {
+    pub(super) fn each_scope(&mut self, index: usize, mut change: impl FnMut(&mut BudgetLedger)) {
         let mut scope = Some(index);
         while let Some(index) = scope {
             change(&mut self.nodes[index].ledger);

@@ -105,6 +105,10 @@ impl Effect {
             Self::Model { session, turn, attempt, .. } => {
                 ("model", CallStep(*session, *turn, *attempt))
             }
+            Self::Prompt { session, turn, attempt } => {
+                ("prompt", CallStep(*session, *turn, *attempt))
+            }
+            Self::ForwardCall { session, call } => ("forward_call", CallStep(*session, 0, *call)),
             Self::Tool { session, turn, index, .. } => ("tool", CallStep(*session, *turn, *index)),
             Self::PrepareWrite { session, turn, index, .. } => {
                 ("prepare_write", CallStep(*session, *turn, *index))

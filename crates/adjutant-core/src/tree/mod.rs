@@ -38,6 +38,7 @@ mod turn;
 mod turn_state;
 mod verification;
 mod whole_run;
+mod workers;
 mod workspaces;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -59,6 +60,7 @@ use crate::story::StoryAssignment;
 use crate::story_graph::StoryGraph;
 use crate::time::Timestamp;
 use crate::verify::VerifyCommand;
+use crate::worker::WorkerTerms;
 use adjutant_formats::contract::ORCHESTRATOR;
 
 use node::PlannedEnd;
@@ -128,6 +130,8 @@ struct KnownAgent {
     rights: Rights,
     /// The size of its system prompt and tools, which are part of every request.
     preamble_bytes: u64,
+    /// The external agent that does its work.
+    worker: Option<Box<WorkerTerms>>,
 }
 
 /// A call that waits for a person's approval.
@@ -207,8 +211,8 @@ impl Tree {
                 base_depth,
                 environment,
             }]),
-            Command::Define { agent, system, tools, rights, max_turns } => {
-                Ok(vec![Event::AgentDefined { agent, system, tools, rights, max_turns }])
+            Command::Define { agent, system, tools, rights, max_turns, worker } => {
+                Ok(vec![Event::AgentDefined { agent, system, tools, rights, max_turns, worker }])
             }
             Command::Assign(assignment) => Ok(self.assign(now, assignment)),
             Command::TakeStory(story) => Ok(self.take_story(now, story)),
@@ -246,6 +250,19 @@ impl Tree {
                 let until = now.plus_millis(ms);
                 let paused = Event::Paused { session, provider, until };
                 Ok(open.then_some(paused).into_iter().collect())
+            }
+            Command::AdmitCall { session, request } => Ok(self.admit_call(session, &request)),
+            Command::SettleCall { session, call, end, usage, never_began } => {
+                Ok(self.settle_call(session, call, end, usage, never_began))
+            }
+            Command::TakeWorkerSession { session, id, start } => {
+                Ok(self.at_worker(session, Event::WorkerSessionOpened { session, id, start }))
+            }
+            Command::TakeWorkerAction { session, action } => {
+                Ok(self.at_worker(session, Event::WorkerActed { session, action }))
+            }
+            Command::TakeWorkerUsage { session, report } => {
+                Ok(self.at_worker(session, Event::WorkerReported { session, report }))
             }
             Command::UseTools { session } => Ok(self.use_tools(now, session)),
             Command::AllowDomain { host } => Ok(self.allow_domain(host)),
@@ -471,6 +488,7 @@ impl Tree {
     fn end_one(&self, index: usize, end: PlannedEnd, events: &mut Vec<Event>) {
         let node = &self.nodes[index];
         let session = node.session;
+        events.extend(node.abandoned_calls());
         if let Some(open) = &node.reservation() {
             events.push(Event::Settled {
                 session,

@@ -13,6 +13,7 @@ use super::node_parts::{
 use super::phase::Phase;
 use super::task_list::PendingListUpdates;
 use super::turn_state::{LastAnswer, TurnState};
+use super::workers::WorkerState;
 use crate::budget::{BudgetCap, BudgetLedger};
 use crate::code::ErrorCode;
 use crate::environment::GrantedLimits;
@@ -51,6 +52,8 @@ pub struct Node {
     pub rights: Rights,
     /// Its model; absent for a node that only delegates.
     pub model: Option<ModelSpec>,
+    /// The external agent that does its work.
+    pub(super) worker: Option<Box<WorkerState>>,
     /// Its time limits.
     pub(super) time: NodeTimeLimits,
     /// Its turn limits.
@@ -132,6 +135,7 @@ impl Node {
             },
             rights,
             model: None,
+            worker: None,
             time: NodeTimeLimits {
                 started: None,
                 deadline: None,

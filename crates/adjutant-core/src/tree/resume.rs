@@ -306,6 +306,7 @@ fn bound_rights(
 }
 
 fn close_open_call(node: &Node, events: &mut Vec<Event>) {
+    events.extend(node.abandoned_calls());
     if let Some(open) = &node.reservation() {
         events.push(Event::Settled {
             session: node.session,
@@ -418,6 +419,9 @@ impl Node {
         let looked = reopening.looked.iter().map(|(call, _)| call);
         for call in reopening.unanswered.iter().chain(looked) {
             self.close_call(*call);
+        }
+        if let Some(worker) = &mut self.worker {
+            worker.begin_again();
         }
         self.time.timeout_s = reopening.timeout_s;
         self.turn_limit.max = self.turn_limit.each.map(|each| self.turn.saturating_add(each));

@@ -82,6 +82,9 @@ impl Tree {
         if node.reservation().is_some() || node.calls().is_some() || node.model.is_none() {
             return Vec::new();
         }
+        if node.worker.is_some() {
+            return self.prompt_worker(index, held);
+        }
         let attempts = node.attempts().map_or(0, |attempts| attempts.made);
         let retried = attempts > 0;
         let turn = if retried { node.turn } else { node.turn + 1 };
@@ -186,12 +189,13 @@ impl Tree {
         reply: ModelReply,
     ) -> Vec<Event> {
         let late = || vec![Event::Late { session, what: "reply".into(), text: reply.text.clone() }];
-        let Some((_, node)) = self.live(session) else { return late() };
+        let Some((index, node)) = self.live(session) else { return late() };
         let Some(open) = node.open(turn, attempt) else { return late() };
         let settlement = settle(node, &open, &reply);
         let over = settlement.amount().minus(open.amount);
         let translations = self.translations(node, &reply);
-        let mut events = vec![Event::Replied {
+        let mut events: Vec<Event> = node.abandoned_calls().collect();
+        events.push(Event::Replied {
             session,
             turn,
             attempt,
@@ -201,9 +205,12 @@ impl Tree {
             stop: reply.stop,
             opaque: reply.opaque,
             settlement,
-        }];
+        });
         if !over.is_zero() {
             events.push(Event::Overran { session, amount: over });
+        }
+        if let Some(end) = self.spoiled_turn_end(node) {
+            events.extend(self.end_settled(index, &end));
         }
         events
     }
@@ -247,18 +254,30 @@ impl Tree {
         let (session, turn, attempt) = (node.session, open.turn, open.attempt);
         let tried = node.open_attempt_number();
         let pause = error.retry_after_ms.unwrap_or(FIRST_RETRY_MS << (tried - 1).min(16));
-        let tries = error.kind.is_transient() && tried < MAX_ATTEMPTS && pause <= LONGEST_PAUSE_MS;
+        // A worker that has stalled would be asked the same again.
+        let tries = error.kind.is_transient()
+            && tried < MAX_ATTEMPTS
+            && pause <= LONGEST_PAUSE_MS
+            && node.worker.is_none();
         let retry_at = tries.then(|| now.plus_millis(pause));
         let settlement = settle_failed(&error, open);
-        let mut events =
-            vec![Event::AttemptFailed { session, turn, attempt, error, settlement, retry_at }];
+        let mut events: Vec<Event> = node.abandoned_calls().collect();
+        events.push(Event::AttemptFailed { session, turn, attempt, error, settlement, retry_at });
         if retry_at.is_none() {
-            let ended = self.end_subtree(index, end);
-            // `AttemptFailed` has settled the attempt; the end must not settle it again.
-            let again = |event: &Event| matches!(event, Event::Settled { session: of, .. } if *of == session);
-            events.extend(ended.into_iter().filter(|event| !again(event)));
+            events.extend(self.end_settled(index, end));
         }
         events
+    }
+
+    /// Ends a node whose open attempt and calls the events before have settled already.
+    fn end_settled(&self, index: usize, end: &PlannedEnd) -> Vec<Event> {
+        let session = self.nodes[index].session;
+        let again = |event: &Event| {
+            matches!(event, Event::Settled { session: of, .. } | Event::WorkerCallSettled { session: of, .. }
+                if *of == session)
+        };
+        let ended = self.end_subtree(index, end).into_iter();
+        ended.filter(|event| !again(event)).collect()
     }
 
     /// Handles a cut-off answer: asks once for a shorter one, then ends as partial.
@@ -304,8 +323,10 @@ impl Tree {
     }
 
     pub(super) fn exhausted_end(&self, code: ErrorCode, node: &Node) -> PlannedEnd {
+        // The limit of a worker counts its model calls, not its prompts.
         if let Some(max) = node.turn_limit.max.filter(|max| node.turn >= *max)
             && code == ErrorCode::BudgetExceeded
+            && node.worker.is_none()
         {
             return out_of_turns(max);
         }
@@ -340,10 +361,13 @@ impl Tree {
         if used > 0 {
             return format!("The budget was exhausted after {} tokens.", grouped(used));
         }
-        let call = self.worst_case(node, 1);
+        let (call, bound) = match node.needed_for_call() {
+            Some(needed) => (needed, "needs at least"),
+            None => (self.worst_case(node, 1), "may take up to"),
+        };
         let usd = if call.usd == Usd::ZERO { String::new() } else { format!(" and {}", call.usd) };
         format!(
-            "The next call does not fit into the budget: it may take up to {} tokens{usd}.",
+            "The next call does not fit into the budget: it {bound} {} tokens{usd}.",
             grouped(call.tokens)
         )
     }
@@ -365,7 +389,8 @@ impl Tree {
     /// budget is recommended.
     fn raising_flags_text(&self, node: &Node) -> Option<String> {
         let own = *self.by_session.get(&node.session)?;
-        let needed = self.worst_case(node, 2);
+        let twice = |needed: BudgetAmount| needed.plus(needed);
+        let needed = node.needed_for_call().map_or_else(|| self.worst_case(node, 2), twice);
         let mut flags = Vec::new();
         for scope in self.scopes(own) {
             let Node { ledger, parent, .. } = &self.nodes[scope];
@@ -402,10 +427,18 @@ impl Tree {
                 "Use another model, or change the task."
             }
             ModelErrorKind::Refused => "Change the task, or use another model.",
+            ModelErrorKind::WorkerFailed => {
+                "`adjutant workers` says what each worker needs; `adjutant log` shows what it did."
+            }
             ModelErrorKind::ScriptEnded => "Add the missing turn to the script, or record again.",
         };
         let outcome = if node.results.has_findings { Outcome::Partial } else { Outcome::Failed };
-        PlannedEnd::new(outcome, ErrorCode::ProviderError, error.to_string(), recommendation)
+        let code = if error.kind == ModelErrorKind::WorkerFailed {
+            ErrorCode::ToolUnavailable
+        } else {
+            ErrorCode::ProviderError
+        };
+        PlannedEnd::new(outcome, code, error.to_string(), recommendation)
     }
 }
 

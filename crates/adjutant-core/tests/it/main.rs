@@ -21,3 +21,5 @@ mod restarts;
 mod sim;
 mod story_properties;
 mod tool_calls;
+mod worker_calls;
+mod worker_properties;

@@ -344,7 +344,8 @@ pub(crate) fn settled(log: &[(Timestamp, Event)]) -> BudgetAmount {
         .filter_map(|(_, event)| match event {
             Event::Replied { settlement, .. }
             | Event::AttemptFailed { settlement, .. }
-            | Event::Settled { settlement, .. } => Some(settlement.amount()),
+            | Event::Settled { settlement, .. }
+            | Event::WorkerCallSettled { settlement, .. } => Some(settlement.amount()),
             _ => None,
         })
         .fold(BudgetAmount::default(), BudgetAmount::plus)

@@ -45,7 +45,9 @@ pub(crate) fn check_restart(mut sim: Sim) {
     for effect in before.effects.iter().filter(|effect| !after.contains(&effect.key())) {
         let session = session_of(effect);
         match effect {
-            Effect::Model { .. } => lost_models.insert(session),
+            Effect::Model { .. } | Effect::Prompt { .. } | Effect::ForwardCall { .. } => {
+                lost_models.insert(session)
+            }
             Effect::Write { .. } | Effect::Fetch { .. } => lost_tools.insert(session),
             Effect::Tool { call, .. } if !["Read", "Grep"].contains(&call.name.as_str()) => {
                 lost_tools.insert(session)
@@ -64,7 +66,7 @@ pub(crate) fn check_restart(mut sim: Sim) {
     for effect in all_due.filter(|effect| !due.contains(&effect.key())) {
         let session = session_of(&effect);
         let is_next = match effect {
-            Effect::Model { .. } if lost_models.contains(&session) => true,
+            Effect::Model { .. } | Effect::Prompt { .. } if lost_models.contains(&session) => true,
             _ => lost_tools.contains(&session),
         };
         let is_explained = is_next || follows_or_heard(session) || takes_place(session);
@@ -78,6 +80,8 @@ fn session_of(effect: &Effect) -> SessionId {
         Effect::AskApproval { parent, .. } => *parent,
         Effect::Merge { into, .. } => *into,
         Effect::Model { session, .. }
+        | Effect::Prompt { session, .. }
+        | Effect::ForwardCall { session, .. }
         | Effect::Write { session, .. }
         | Effect::Fetch { session, .. }
         | Effect::UpdateTaskList { session, .. }
@@ -124,6 +128,8 @@ struct DoneEffects {
     turns: BTreeMap<SessionId, u32>,
     /// Model calls that were settled: session, turn, attempt.
     models: BTreeSet<(SessionId, u32, u32)>,
+    /// Model calls of workers that were settled.
+    worker_calls: BTreeSet<(SessionId, u32)>,
     /// Tool calls that have a result: session, turn, number.
     tools: BTreeSet<(SessionId, u32, u32)>,
     /// Turns whose markers were read.
@@ -149,6 +155,9 @@ impl DoneEffects {
             | Event::AttemptFailed { session, turn, attempt, .. }
             | Event::Settled { session, turn, attempt, .. } => {
                 self.models.insert((*session, *turn, *attempt));
+            }
+            Event::WorkerCallSettled { session, call, .. } => {
+                self.worker_calls.insert((*session, *call));
             }
             Event::ToolReturned { session, call, .. }
             | Event::ToolRefused { session, call, .. } => {
@@ -196,9 +205,11 @@ impl DoneEffects {
 
     fn contains(&self, effect: &Effect) -> bool {
         match effect {
-            Effect::Model { session, turn, attempt, .. } => {
+            Effect::Model { session, turn, attempt, .. }
+            | Effect::Prompt { session, turn, attempt } => {
                 self.models.contains(&(*session, *turn, *attempt))
             }
+            Effect::ForwardCall { session, call } => self.worker_calls.contains(&(*session, *call)),
             Effect::Tool { session, turn, index, .. }
             | Effect::PrepareWrite { session, turn, index, .. }
             | Effect::Write { session, turn, index, .. }

@@ -43,6 +43,8 @@ pub(crate) struct Sim {
     pub(crate) spaces_at_once: bool,
     /// Whether there is work in what is kept.
     pub(crate) has_work: bool,
+    /// The running model calls of workers, with what is reserved for each.
+    pub(crate) worker_calls: BTreeMap<(SessionId, u32), BudgetAmount>,
 }
 
 /// Returns what a runtime reports once it has made or kept a workspace.
@@ -116,6 +118,7 @@ impl Sim {
             made: 0,
             spaces_at_once: true,
             has_work: false,
+            worker_calls: BTreeMap::new(),
         };
         sim.submit(Command::Begin {
             run: RunId::new(1_700_000_000, [0; 6]),
@@ -147,6 +150,7 @@ impl Sim {
             made: 1_000_000,
             spaces_at_once: true,
             has_work: false,
+            worker_calls: BTreeMap::new(),
         };
         for (at, event) in log {
             sim.fold(*at, event);
@@ -201,9 +205,25 @@ impl Sim {
         if let Event::Granted(grant) = event {
             self.parents.insert(grant.session, grant.parent);
         }
+        self.track_worker_call(event);
         let folded = self.tree.evolve(at, event);
         assert_eq!(folded, Ok(()), "its own event: {event:?}");
         self.log.push((at, event.clone()));
+    }
+
+    /// Checks that every reservation for a worker's model call is settled at most once.
+    fn track_worker_call(&mut self, event: &Event) {
+        match event {
+            Event::WorkerCallReserved { session, call, amount, .. } => {
+                let before = self.worker_calls.insert((*session, *call), *amount);
+                assert_eq!(before, None, "call {call} of {session} was reserved twice");
+            }
+            Event::WorkerCallSettled { session, call, .. } => {
+                let open = self.worker_calls.remove(&(*session, *call));
+                assert!(open.is_some(), "call {call} of {session} was not open");
+            }
+            _ => {}
+        }
     }
 
     /// Crashes, loses every effect in flight, and resumes with the options `wish`.
@@ -421,6 +441,8 @@ impl Sim {
                 node.state().word()
             );
             let held = node.reservation().map(|open| open.amount).unwrap_or_default();
+            let calls = self.worker_calls.range((node.session, 0)..=(node.session, u32::MAX));
+            let held = calls.fold(held, |sum, (_, amount)| sum.plus(*amount));
             let own = BudgetAmount { tokens: node.usage.total(), usd: node.cost };
             for above in self.chain(node.session) {
                 let scope = open.entry(above).or_default();
@@ -469,6 +491,7 @@ impl Sim {
         assert!(self.tree.outcome().is_some(), "the run has no end");
         assert_eq!(self.tree.next_deadline(), None, "a timer is left");
         assert_eq!(self.tree.waiting(), 0, "someone still waits");
+        assert!(self.worker_calls.is_empty(), "not settled: {:?}", self.worker_calls);
         let mut ends: BTreeMap<SessionId, usize> = BTreeMap::new();
         for (_, event) in &self.log {
             match event {

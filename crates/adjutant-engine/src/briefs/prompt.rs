@@ -100,6 +100,25 @@ fn own_space(
     )
 }
 
+/// Returns the rules for an external agent, which brings its own tools. They are the beginning of its first prompt.
+pub(crate) fn worker_prompt(base: Option<&str>, policy: &Policy) -> String {
+    let base = base.unwrap_or(BASE).trim_end();
+    let report = match policy.contract {
+        ContractKind::Report => {
+            "End with a clear, concise report addressing your assigned task: what you changed, what you checked and how, \
+             and what is left."
+                .to_owned()
+        }
+        ContractKind::Standard => json_format_instruction(),
+    };
+    format!(
+        "{base}\n\nYou work in a workspace of your own, a copy of the tree: nobody else sees what you change until a \
+         person takes it over. Change what your task needs and nothing beside it; do not commit, your changes are kept \
+         as they stand when you end. There is no network: nothing can be downloaded, and web pages cannot be \
+         reached.\n\n{report}"
+    )
+}
+
 /// Returns the system prompt of a subagent that has `tools`.
 pub(crate) fn system_prompt(
     base: Option<&str>,

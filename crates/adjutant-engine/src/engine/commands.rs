@@ -8,13 +8,13 @@ use adjutant_core::schema::{AgentCard, CallLimits, TASK, delegate_spec, return_s
 use adjutant_core::write::{EDIT, WRITE};
 use adjutant_core::{
     AgentName, Brief, Command, Event, ModelSpec, Rights, RunId, Timestamp, ToolSet, ToolSpec, Tree,
-    WriteScope,
+    WorkerPlace, WorkerTerms, WriteScope,
 };
 
 use super::{Engine, EngineError, Goal};
 use crate::briefs::brief_builder::BriefBuilder;
 use crate::briefs::instructions::shared_instructions;
-use crate::briefs::prompt::{CommandConfinement, system_prompt};
+use crate::briefs::prompt::{CommandConfinement, system_prompt, worker_prompt};
 use crate::briefs::role::AgentRole;
 use crate::briefs::working_method;
 
@@ -100,14 +100,21 @@ impl Engine {
             },
         };
         if self.root_work.is_done_by_root() {
-            let own = self.system_of(&tools, role.is_some());
+            let own = match self.worker_for(role) {
+                Some(_) => worker_prompt(self.system.as_deref(), &self.policy),
+                None => self.system_of(&tools, role.is_some()),
+            };
             system = format!("{own}\n\n{system}").trim_end().to_owned();
         }
         if let Some(how) = self.root_work.instructions(&self.policy, self.base_depth) {
             text += &format!("\n\n{how}");
         }
         let max_turns = role.and_then(|role| role.definition.limits.max_turns);
-        let define = Command::Define { agent: agent.clone(), system, tools, rights, max_turns };
+        let worker = self.worker_for(role.filter(|_| self.root_work.is_done_by_root()));
+        let worker = worker.filter(|_| self.root_work.is_done_by_root());
+        let tools = if worker.is_some() { Vec::new() } else { tools };
+        let define =
+            Command::Define { agent: agent.clone(), system, tools, rights, max_turns, worker };
         let begin = self.begin(run, agent.clone(), text, model);
         let mut commands = vec![begin, define, self.define_child(Some(&agent))];
         let others =
@@ -145,27 +152,56 @@ impl Engine {
             return self.define_role(role, lead);
         }
         let rights = Rights::of(&self.policy);
-        let tools = self.tools(AgentPosition::BelowRoot, &rights, lead);
-        let system = self.system_of(&tools, false);
+        let worker = self.worker_for(None);
+        let (system, tools) = self.preamble_of(worker.as_deref(), &rights, lead, false);
         Command::Define {
             agent: self.brief_builder.agent.clone(),
             system,
             tools,
             rights,
             max_turns: None,
+            worker,
         }
     }
 
     fn define_role(&self, role: &AgentRole, lead: Option<&AgentName>) -> Command {
-        let tools = self.tools(AgentPosition::BelowRoot, &role.rights, lead);
-        let system = format!(
-            "{}\n\n{}",
-            self.system_of(&tools, true),
-            role.role_prompt(&self.brief_builder.masker)
-        );
+        let worker = self.worker_for(Some(role));
+        let (system, tools) = self.preamble_of(worker.as_deref(), &role.rights, lead, true);
+        let system = format!("{system}\n\n{}", role.role_prompt(&self.brief_builder.masker));
         let agent = role.definition.name.clone();
         let max_turns = role.definition.limits.max_turns;
-        Command::Define { agent, system, tools, rights: role.rights.clone(), max_turns }
+        let rights = role.rights.clone();
+        Command::Define { agent, system, tools, rights, max_turns, worker }
+    }
+
+    /// Returns the system prompt and the tools of an agent below the root. A worker brings its own tools.
+    fn preamble_of(
+        &self,
+        worker: Option<&WorkerTerms>,
+        rights: &Rights,
+        lead: Option<&AgentName>,
+        has_file: bool,
+    ) -> (String, Vec<ToolSpec>) {
+        if worker.is_some() {
+            return (worker_prompt(self.system.as_deref(), &self.policy), Vec::new());
+        }
+        let tools = self.tools(AgentPosition::BelowRoot, rights, lead);
+        (self.system_of(&tools, has_file), tools)
+    }
+
+    /// Returns the worker that does the work of an agent: the one of its file, else the one of the run.
+    fn worker_for(&self, role: Option<&AgentRole>) -> Option<Box<WorkerTerms>> {
+        let of_role = role.and_then(|role| role.definition.worker.clone());
+        let name = of_role.or_else(|| self.worker.clone())?;
+        let model = self.brief_builder.models.default_spec();
+        let none = || Err("external workers are not available in this program".to_owned());
+        let found = self.workers.as_ref().map_or_else(none, |host| host.check(&name, model));
+        let (place, problem) = match found {
+            Ok(place) => (place, None),
+            Err(problem) => (WorkerPlace::Workspace, Some(problem)),
+        };
+        let further_models = self.further_models.clone();
+        Some(Box::new(WorkerTerms { name, place, further_models, problem }))
     }
 
     /// Returns the system prompt of an agent that works. One that a file describes is not told how to work, and

@@ -20,8 +20,8 @@ use adjutant_core::policy::{Operation, WorkspaceSharing};
 use adjutant_core::schema::TaskSpec;
 use adjutant_core::workspace::WorkspaceTerms;
 use adjutant_core::{
-    AgentName, Brief, Command, Event, Outcome, Policy, ProjectGuidance, RunId, Timestamp, ToolSpec,
-    Tree, Usd,
+    AgentName, Brief, Command, Event, ModelSpec, Outcome, Policy, ProjectGuidance, RunId,
+    Timestamp, ToolSpec, Tree, Usd,
 };
 use adjutant_store::{RunLock, StateDirError};
 use adjutant_tools::{Masker, ToolCaps, ToolName, Toolbox};
@@ -41,6 +41,7 @@ use crate::runner::clock::{RunClock, WallClock, wall_now};
 use crate::runner::effects::writing::choose_write_folder;
 use crate::runner::{EffectContext, Runner};
 use crate::slash::SlashCommands;
+use crate::workers::WorkerHost;
 use crate::workspaces::{RunWorkspaces, WorkspaceSetup};
 
 use root_work::RootWork;
@@ -93,6 +94,12 @@ pub struct Engine {
     run: Option<RunId>,
     /// The facts about the project, collected when they are first needed; see [`Engine::with_guidance`].
     environment: Option<OnceLock<ProjectGuidance>>,
+    /// Starts external agents.
+    pub(crate) workers: Option<Arc<dyn WorkerHost>>,
+    /// The worker that does the work of all subagents, and of a root agent that works itself.
+    worker: Option<String>,
+    /// The models that a worker may call beside the model of its task.
+    further_models: Vec<ModelSpec>,
     pub(crate) version: String,
     pub(crate) ids: IdSource,
 }
@@ -148,6 +155,9 @@ impl Engine {
             guard: None,
             run: None,
             environment: None,
+            workers: setup.workers,
+            worker: None,
+            further_models: Vec::new(),
             version: setup.version,
             ids: IdSource { wall: wall_now, random: os_random },
         })
@@ -180,6 +190,20 @@ impl Engine {
     #[must_use]
     pub fn with_efforts(mut self, efforts: AgentEfforts) -> Self {
         self.brief_builder.efforts = efforts;
+        self
+    }
+
+    /// Lets an external agent do the work of all subagents, and of a root agent that works itself.
+    #[must_use]
+    pub fn with_worker(mut self, worker: Option<String>) -> Self {
+        self.worker = worker;
+        self
+    }
+
+    /// Lets workers call these models beside the model of their task.
+    #[must_use]
+    pub fn with_further_models(mut self, models: Vec<ModelSpec>) -> Self {
+        self.further_models = models;
         self
     }
 
@@ -419,6 +443,7 @@ impl Engine {
             folder: folder_of,
             spaces: spaces.clone(),
             has_limits_in_environment: self.root_work.has_limits_in_environment(),
+            workers: self.workers.take(),
         };
         let clock = RunClock::start(self.ids.wall, Timestamp::ZERO);
         let listener = ControlListener::new(lock.as_ref().map(RunLock::control_socket));

@@ -174,6 +174,7 @@ impl Engine {
             folder: folder.clone(),
             spaces,
             has_limits_in_environment: is_story,
+            workers: self.workers,
         };
         let clock = RunClock::start(self.ids.wall, age);
         let listener = ControlListener::new(lock.as_ref().map(RunLock::control_socket));

@@ -15,6 +15,7 @@ use crate::briefs::brief_builder::ModelOpener;
 use crate::engine::storage::Storage;
 use crate::runner::effects::{Approver, ApproverAnswer};
 use crate::runner::{ControlCommand, Narrator, Reporter};
+use crate::workers::WorkerHost;
 
 /// The parts a run is made of.
 pub struct EngineSetup {
@@ -36,6 +37,8 @@ pub struct EngineSetup {
     pub secrets: Vec<String>,
     /// The program version to write into the journal.
     pub version: String,
+    /// Starts external agents; absent if there are none.
+    pub workers: Option<Arc<dyn WorkerHost>>,
 }
 
 impl EngineSetup {
@@ -52,6 +55,7 @@ impl EngineSetup {
             system: None,
             secrets: Vec::new(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            workers: None,
         }
     }
 }

@@ -102,8 +102,8 @@ const BOUNDS: [&str; 7] = [
     "network",
 ];
 
-/// Keys under `adjutant:` about verifying the work.
-const VERIFYING: [&str; 2] = ["verify", "verify_keep"];
+/// Keys under `adjutant:` about who does the work and how it is verified.
+const WORKING: [&str; 3] = ["worker", "verify", "verify_keep"];
 
 /// The tools that a read-only agent does not get.
 const WRITING: [&str; 3] = ["Edit", "Write", "Run"];
@@ -146,7 +146,8 @@ pub(crate) fn definition(
     let effort = sheet.effort();
     let takes_tasks = sheet.text("mode").is_none_or(|mode| mode != "primary");
     let (mut tools, mut limits) = (tools, limits);
-    sheet.read_adjutant_limits(&mut tools, &mut limits, &VERIFYING);
+    sheet.read_adjutant_limits(&mut tools, &mut limits, &WORKING);
+    let worker = sheet.worker();
     let verify = sheet.verify();
     sheet.report_unknown_keys(&UNUSED, &READ);
     Ok(AgentDefinition {
@@ -161,6 +162,7 @@ pub(crate) fn definition(
         limits,
         verify: verify
             .map(|verify| DefinedVerify { verify, is_allowed: scope != DefinitionScope::Project }),
+        worker,
         takes_tasks,
         file: file.to_owned(),
         scope,
@@ -377,6 +379,12 @@ impl<'a> DefinitionFields<'a> {
             let (key, meant) = (&field.name, did_you_mean(&field.name, &BOUNDS));
             self.ignore(format!("`adjutant.{key}`: unknown{meant}"));
         }
+    }
+
+    /// Reads the name of the external agent under `adjutant:`.
+    fn worker(&mut self) -> Option<String> {
+        let fields = self.object("adjutant")?;
+        self.keep(fields.read("worker", FieldValue::non_blank_string)).map(Into::into)
     }
 
     /// Reads the verify command under `adjutant:`.

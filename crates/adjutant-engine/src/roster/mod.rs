@@ -106,6 +106,8 @@ pub struct AgentDefinition {
     pub limits: DefinitionLimits,
     /// The command that must succeed before its work counts as done.
     pub verify: Option<DefinedVerify>,
+    /// The external agent that does its work.
+    pub worker: Option<String>,
     /// Whether other agents can give it tasks; false for an agent with `mode: primary`.
     pub takes_tasks: bool,
     /// The path; relative to the project's root for a file of the project.

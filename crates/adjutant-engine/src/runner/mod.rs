@@ -34,10 +34,12 @@ use crate::engine::{EngineError, RunGuard, RunOpening};
 use crate::ids::IdSource;
 use crate::runner::clock::RunClock;
 use crate::runner::effects::question_queue::QuestionQueue;
+use crate::runner::effects::workers::{AdmittedCalls, WorkerSlot};
 use crate::runner::effects::{
     Approver, EffectResult, LiveSignal, NextEffect, ParsedDelegation, SessionSignal,
 };
 use crate::runner::journal_reserve::JournalReserve;
+use crate::workers::{WorkerHost, WorkerInput};
 use crate::workspaces::RunWorkspaces;
 
 /// Receives every event in order, once it is durable.
@@ -94,6 +96,8 @@ pub(crate) struct EffectContext {
     pub(crate) spaces: Option<Arc<RunWorkspaces>>,
     /// Whether commands get the run's limits as environment variables.
     pub(crate) has_limits_in_environment: bool,
+    /// Starts external agents.
+    pub(crate) workers: Option<Arc<dyn WorkerHost>>,
 }
 
 /// An event that is not durable yet, with the effects that wait for it.
@@ -112,6 +116,8 @@ struct RunningWork {
     model: Option<AbortHandle>,
     /// Cancels the last shell command.
     command: Option<Arc<CancelHandle>>,
+    /// The external agent that does the work.
+    worker: Option<WorkerSlot>,
 }
 
 /// The system prompt and tools of an agent.
@@ -131,6 +137,9 @@ pub(crate) struct Runner {
     control: mpsc::Receiver<ControlCommand>,
     listener: ControlListener,
     signals: (mpsc::Sender<SessionSignal>, mpsc::Receiver<SessionSignal>),
+    worker_inputs: (mpsc::Sender<WorkerInput>, mpsc::Receiver<WorkerInput>),
+    /// The admitted model calls of workers whose reservation is not durable yet.
+    admitted: AdmittedCalls,
     context: EffectContext,
     reporters: Vec<Box<dyn Reporter>>,
     preambles: BTreeMap<AgentName, AgentPreamble>,
@@ -177,6 +186,8 @@ impl Runner {
             control,
             listener,
             signals: mpsc::channel(SIGNAL_QUEUE),
+            worker_inputs: mpsc::channel(SIGNAL_QUEUE),
+            admitted: AdmittedCalls::default(),
             context,
             reporters,
             preambles: BTreeMap::new(),
@@ -315,6 +326,7 @@ impl Runner {
                 LiveSignal::Pause { provider, ms } => Command::Pause { session, provider, ms },
                 LiveSignal::Printed(text) => Command::Print { session, text },
             }),
+            Some(input) = self.worker_inputs.1.recv() => self.take_worker_input(input),
             () = alarm => self.submit(Command::Tick),
         }
     }
@@ -338,6 +350,12 @@ impl Runner {
             return Ok(());
         }
         if let Some(command) = command {
+            // What a worker reported before its answer came over another channel and belongs before the answer, which
+            // may end the delegation.
+            for _ in 0..self.worker_inputs.1.len() {
+                let Ok(input) = self.worker_inputs.1.try_recv() else { break };
+                self.take_worker_input(input)?;
+            }
             self.submit(command)?;
         }
         if let Some(briefs) = briefs {

@@ -161,7 +161,12 @@ impl Runner {
         {
             return self.tree.node(*session).is_some_and(|node| node.reservation().is_some());
         }
-        matches!(result, Command::TakeListUpdate { .. } | Command::TakeKeptWork { .. })
+        matches!(
+            result,
+            Command::TakeListUpdate { .. }
+                | Command::TakeKeptWork { .. }
+                | Command::SettleCall { .. }
+        )
     }
 
     /// Ends the run while there is space to record that. Running model calls are paid for, so their replies are
@@ -293,6 +298,7 @@ const fn is_part_of_end(event: &Event) -> bool {
     matches!(
         event,
         Event::Settled { .. }
+            | Event::WorkerCallSettled { .. }
             | Event::Ended { .. }
             | Event::RunEnded { .. }
             | Event::Marked { .. }

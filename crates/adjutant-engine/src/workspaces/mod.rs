@@ -19,6 +19,7 @@ use adjutant_core::workspace::{
 };
 use adjutant_core::{Outcome, RunId, SessionId, ToolOutput};
 use adjutant_tools::{Confinement, Masker, Toolbox};
+use adjutant_workspace::sandbox::Sandbox;
 use adjutant_workspace::space::{KeptFiles, Workspace, Workspaces};
 use adjutant_workspace::{BinaryContent, Conflict, HeadRef, ObjectId, PatchOptions, Root};
 
@@ -187,6 +188,22 @@ impl RunWorkspaces {
             .sandbox(self.setup.sandbox_options(self.all.network()))
             .map(|it| Confinement::Sandboxed(Box::new(it)))
             .map_err(|error| error_chain(&error))
+    }
+
+    /// Returns a sandbox for a worker in a workspace, in which `folders` are visible too.
+    pub(crate) fn worker_sandbox(
+        &self,
+        session: SessionId,
+        space: &OwnWorkspace,
+        folders: &[PathBuf],
+    ) -> Result<Sandbox, String> {
+        if self.setup.sandbox_off {
+            return Err("a worker runs only in the sandbox, which is switched off".to_owned());
+        }
+        let mut options = self.setup.sandbox_options(self.all.network());
+        options.toolchains.extend(folders.iter().cloned());
+        let workspace = self.get(session, space)?;
+        workspace.sandbox(options).map_err(|error| error_chain(&error))
     }
 
     fn gate(&self, session: SessionId) -> WorkspaceGate {

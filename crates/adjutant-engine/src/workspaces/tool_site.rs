@@ -10,6 +10,7 @@ use std::sync::{Arc, PoisonError};
 use adjutant_core::workspace::OwnWorkspace;
 use adjutant_core::{SessionId, ToolOutput};
 use adjutant_tools::{Confinement, Masker, Toolbox};
+use adjutant_workspace::sandbox::Sandbox;
 
 use super::recorded::ignored_among;
 use super::{CLOSED, RunWorkspaces, WorkDiff};
@@ -136,6 +137,20 @@ impl ToolSite {
             Self::Shared(_) | Self::Closed => Err(self.no_confinement()),
             Self::Own { spaces, owner, space, .. } => spaces.confinement(*owner, space),
         }
+    }
+
+    /// Calls `act` with a sandbox for a worker, in which `folders` are visible too. Blocks.
+    pub(crate) fn with_worker_sandbox<T>(
+        &self,
+        folders: &[PathBuf],
+        act: impl FnOnce(Sandbox) -> T,
+    ) -> Result<T, String> {
+        self.while_open(|| match self {
+            Self::Shared(_) | Self::Closed => Err(self.no_confinement()),
+            Self::Own { spaces, owner, space, .. } => {
+                spaces.worker_sandbox(*owner, space, folders).map(act)
+            }
+        })
     }
 
     fn no_confinement(&self) -> String {

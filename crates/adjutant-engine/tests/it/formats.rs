@@ -295,6 +295,7 @@ fn history() -> Vec<u8> {
             tools: Vec::new(),
             rights: rights.clone(),
             max_turns: None,
+            worker: None,
         });
     }
     run.submit(Command::TakeTurn { session: root });

@@ -96,6 +96,12 @@ impl UsageMeter {
         }
     }
 
+    /// Returns whether the end of a streamed answer was read; what follows does not matter.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        matches!(self.source, AnswerSource::Stream(_)) && !self.facts.wants_more()
+    }
+
     /// Returns what was read, after the last bytes.
     #[must_use]
     pub fn finish(mut self) -> MeteredAnswer {

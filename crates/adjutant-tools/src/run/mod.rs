@@ -177,25 +177,7 @@ impl RequestedCommand {
         let mut program = ProgramSpec::new(words);
         program.directory.clone_from(&self.directory);
         program.timeout = self.timeout;
-        let set = &mut program.environment;
-        set.push(("CI".into(), "1".into()));
-        match config {
-            Some(config) => {
-                for (name, value) in &config.variables {
-                    set.retain(|(known, _)| known != name);
-                    set.push((name.clone(), value.clone()));
-                }
-                prepend_path(set, &config.grants);
-                prepend_dirs(set, &config.path);
-            }
-            // These directories are private only inside a sandbox. Without one, another user could plant
-            // files in them.
-            None => set.retain(|(name, _)| name != "HOME" && name != "TMPDIR"),
-        }
-        for (name, value) in added.iter().filter(|(name, value)| can_be_set(name, value)) {
-            set.retain(|(known, _)| known != name.as_str());
-            set.push((name.into(), value.into()));
-        }
+        program.environment = command_environment(config, added);
         program
     }
 
@@ -223,6 +205,34 @@ impl RequestedCommand {
             RunError::Helper(why) => unavailable(&SandboxUnavailable { why: why.to_string() }),
         }
     }
+}
+
+/// Returns the environment of a command: the default one, the variables and search path of the sandbox, and `added`.
+/// Without a sandbox there is no private home.
+#[must_use]
+pub fn command_environment(
+    config: Option<&SandboxConfig>,
+    added: &[(String, String)],
+) -> Vec<(OsString, OsString)> {
+    let mut set = ProgramSpec::new([]).environment;
+    set.push(("CI".into(), "1".into()));
+    match config {
+        Some(config) => {
+            for (name, value) in &config.variables {
+                set.retain(|(known, _)| known != name);
+                set.push((name.clone(), value.clone()));
+            }
+            prepend_path(&mut set, &config.grants);
+            prepend_dirs(&mut set, &config.path);
+        }
+        // These directories are private only inside a sandbox. Without one, another user could plant files in them.
+        None => set.retain(|(name, _)| name != "HOME" && name != "TMPDIR"),
+    }
+    for (name, value) in added.iter().filter(|(name, value)| can_be_set(name, value)) {
+        set.retain(|(known, _)| known != name.as_str());
+        set.push((name.into(), value.into()));
+    }
+    set
 }
 
 fn argument_error(error: ToolArgumentError) -> RunErrorText {

@@ -30,7 +30,8 @@ pub(crate) fn threshold_warning(view: &RunView, event: &Event) -> Option<String>
 pub(crate) fn newly_reached(view: &RunView, event: &Event) -> Option<BudgetThreshold> {
     let (Event::Replied { settlement, .. }
     | Event::AttemptFailed { settlement, .. }
-    | Event::Settled { settlement, .. }) = event
+    | Event::Settled { settlement, .. }
+    | Event::WorkerCallSettled { settlement, .. }) = event
     else {
         return None;
     };

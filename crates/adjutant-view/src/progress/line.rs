@@ -5,7 +5,10 @@ use adjutant_core::policy::ContractKind;
 use adjutant_core::tree::{CALLS_PER_TURN, WHOLE_RUN};
 use adjutant_core::workspace::OwnWorkspace;
 use adjutant_core::write::{EDIT, WRITE};
-use adjutant_core::{AddedMessageReason, DelegationState, Event, SessionId, ToolOutput};
+use adjutant_core::{
+    AddedMessageReason, DelegationState, Event, SessionId, ToolOutput, WorkerAction, WorkerCallEnd,
+    WorkerToolStatus,
+};
 
 use super::budget::threshold_warning;
 use super::words::{
@@ -14,10 +17,11 @@ use super::words::{
 };
 use crate::layout::{bracketed, fit};
 use crate::palette::{Palette, TextStyle};
-use crate::run::{Delegation, DelegationWarning, ProcessLiveness, RunView};
+use crate::run::{Delegation, DelegationWarning, ProcessLiveness, RunView, WorkerRecord};
 use crate::state_words::{code_words, complaints, count_with_noun, mark};
 use crate::time_text::elapsed;
 use crate::timed_event::TimedEvent;
+use crate::worker_text::{name_text, resumed_text};
 
 /// The maximum width of a label, in columns.
 const LABEL_COLUMNS: usize = 34;
@@ -112,6 +116,12 @@ fn event_line(view: &RunView, entry: &TimedEvent<'_>, palette: Palette) -> Optio
         | Event::Merged { .. }
         | Event::Marked { .. }
         | Event::Crashed { .. }
+        | Event::WorkerCallReserved { .. }
+        | Event::WorkerCallRefused { .. }
+        | Event::WorkerCallSettled { .. }
+        | Event::WorkerSessionOpened { .. }
+        | Event::WorkerActed { .. }
+        | Event::WorkerReported { .. }
         | Event::Reopened(_)
         | Event::Late { .. } => {
             let session = entry.event.session()?;
@@ -229,6 +239,12 @@ fn delegation_line(
             .map(|call| format!("{} failed: {}", call.tool, safe(&output.content))),
         // The output of commands is not repeated here.
         Event::Printed { .. } => delegation.preparing_text().map(safe),
+        Event::WorkerCallReserved { .. }
+        | Event::WorkerCallRefused { .. }
+        | Event::WorkerCallSettled { .. }
+        | Event::WorkerSessionOpened { .. }
+        | Event::WorkerActed { .. }
+        | Event::WorkerReported { .. } => worker_line(delegation.worker.as_deref()?, entry.event),
         Event::Crashed { message, .. } => Some(format!("crashed: {}", safe(message))),
         Event::Reopened(reopening) if reopening.afresh => Some("resumed from its notes".into()),
         Event::Reopened(_) => Some("resumed".into()),
@@ -264,6 +280,44 @@ fn delegation_line(
         | Event::ResultMerged { .. }
         | Event::Undone { .. }
         | Event::ErrorFixed { .. } => None,
+    }
+}
+
+/// Returns what an event of an external worker means to a person.
+fn worker_line(worker: &WorkerRecord, event: &Event) -> Option<String> {
+    if let Event::WorkerCallReserved { removed, .. } = event {
+        // A worker asks for the same with every call, which is reported once.
+        let removed = safe(&removed.join(", "));
+        return worker.is_news().then(|| format!("removed from its model calls: {removed}"));
+    }
+    if let Event::WorkerCallRefused { refusal, .. } = event {
+        return Some(format!("model call refused: {}", safe(&refusal.to_string())));
+    }
+    if let Event::WorkerCallSettled { end, .. } = event {
+        return match end {
+            WorkerCallEnd::Failed { message } => {
+                Some(format!("model call failed: {}", safe(message)))
+            }
+            WorkerCallEnd::Cut => Some("model call cut off at the output limit".to_owned()),
+            WorkerCallEnd::Complete | WorkerCallEnd::Abandoned => None,
+        };
+    }
+    if let Event::WorkerSessionOpened { start, .. } = event {
+        let how = resumed_text(Some(*start))?;
+        return Some(format!("{} goes on: {how}", name_text(worker)));
+    }
+    let Event::WorkerActed { action, .. } = event else { return None };
+    match action {
+        // Its words are in the transcript.
+        WorkerAction::Said { .. } => None,
+        WorkerAction::Tool { title, status, .. } => {
+            let title = safe(title);
+            let failed = if *status == WorkerToolStatus::Failed { " failed" } else { "" };
+            worker.is_news().then(|| format!("{title}{failed}"))
+        }
+        WorkerAction::Permission { title, allowed } => {
+            (!allowed).then(|| format!("not allowed: {}", safe(title)))
+        }
     }
 }
 

@@ -35,6 +35,15 @@ pub(crate) fn activity_text(delegation: &Delegation, now: Timestamp) -> String {
             let printed = printed.unwrap_or_default();
             format!("{}{others}{printed}", tool(&call.tool, &call.arguments))
         }
+        Activity::WaitingForModel(_) | Activity::Writing(_)
+            if delegation.silence(now).is_some() =>
+        {
+            let silent = delegation.silence(now).unwrap_or_default();
+            format!("stalled? no output for {}", elapsed(silent))
+        }
+        Activity::WaitingForModel(1) => "waiting for its model".into(),
+        Activity::WaitingForModel(calls) => format!("waiting for its model, {calls} calls"),
+        Activity::Writing(words) => last_columns(words, WORDS_COLUMNS),
         Activity::Retrying(retry) => {
             let wait = elapsed(retry.at.since(now));
             format!("retrying in {wait}: {}", retry.kind)
@@ -49,6 +58,19 @@ pub(crate) fn activity_text(delegation: &Delegation, now: Timestamp) -> String {
         Activity::Delegating => "waiting for its subagents".into(),
         Activity::Ended(outcome) => end_text(outcome, delegation),
     }
+}
+
+/// The maximum width of what a worker says, in columns.
+const WORDS_COLUMNS: usize = 80;
+
+/// Returns the end of untrusted text on one safe line of at most `max` columns.
+fn last_columns(text: &str, max: usize) -> String {
+    let count = text.trim().chars().count();
+    if count <= max {
+        return fit(text.trim(), max);
+    }
+    let end: String = text.trim().chars().skip(count - (max - 1)).collect();
+    fit(&format!("…{end}"), max)
 }
 
 /// How long committing an ended delegation's work may take before it is shown.

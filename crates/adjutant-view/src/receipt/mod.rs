@@ -1,7 +1,7 @@
 //! What the engine saw of a delegation's work, next to what its agent says about it.
 //!
 //! A [`Receipt`] counts tool calls and failures and names the last command, the changed files and those of them that
-//! belong to the check. Every report shows it, so that a false "fixed" is visible. [`Verification`] says whether the
+//! belong to the check, and the external worker ([`WorkerReceipt`]). Every report shows it, so that a false "fixed" is visible. [`Verification`] says whether the
 //! verify command passed. Start at [`Receipt::of`]; `check_files` has the list of files that judge work.
 
 mod check_files;
@@ -13,6 +13,7 @@ use crate::layout::fit;
 use crate::run::Delegation;
 use crate::state_words::count_with_noun;
 use crate::story::files;
+use crate::worker_text::{WorkerJson, calls_text, name_text, resumed_text};
 
 pub use check_files::{CheckFile, CheckFileKind};
 
@@ -88,9 +89,22 @@ pub struct LastCommand {
     pub failed: bool,
 }
 
+/// The external worker of a delegation, as a receipt names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerReceipt {
+    /// Its name and its model calls: `worker codex, 12 model calls (2 refused)`.
+    pub calls: String,
+    /// How it went on after it was resumed.
+    pub resumed: Option<&'static str>,
+    /// The same as JSON.
+    pub json: WorkerJson,
+}
+
 /// What the engine saw of the work of one delegation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt {
+    /// The external worker that did the work: its name and model calls, and how it was resumed.
+    pub worker: Option<WorkerReceipt>,
     /// The tool calls that were executed.
     pub tool_calls: u32,
     /// How many of them failed.
@@ -118,6 +132,10 @@ impl Receipt {
             .as_ref()
             .map(|verify| check_files::among(files(item), &verify.command, &item.from_base));
         Self {
+            worker: item.worker.as_ref().zip(WorkerJson::of(item)).map(|(worker, json)| {
+                let calls = format!("worker {}, {}", name_text(worker), calls_text(worker));
+                WorkerReceipt { calls, resumed: resumed_text(worker.session_start), json }
+            }),
             tool_calls: item.tool_calls,
             failed: item.failed_calls,
             refused: item.refused_calls,
@@ -153,7 +171,13 @@ impl Receipt {
             0 => "no files changed".to_owned(),
             some => format!("{} changed", count_with_noun(some, "file")),
         });
-        [Some(calls), command, changed].into_iter().flatten().collect::<Vec<_>>().join(" · ")
+        let worker = self.worker.as_ref().map(|it| it.calls.clone());
+        let resumed = self.worker.as_ref().and_then(|it| it.resumed).map(str::to_owned);
+        [worker, Some(calls), command, changed, resumed]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join(" · ")
     }
 
     /// Returns the verification in one line, if there is a verify command: `passed (cargo test)`.
@@ -185,6 +209,7 @@ impl Receipt {
     #[must_use]
     pub fn json(&self) -> ReceiptJson {
         ReceiptJson {
+            worker: self.worker.as_ref().map(|it| it.json.clone()),
             tool_calls: self.tool_calls,
             failed_tool_calls: self.failed,
             refused_tool_calls: self.refused,
@@ -200,6 +225,9 @@ impl Receipt {
 /// A receipt as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ReceiptJson {
+    /// The external worker that did the work, if one did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worker: Option<WorkerJson>,
     /// The tool calls that were executed.
     pub tool_calls: u32,
     /// How many of them failed.

@@ -18,7 +18,7 @@ use adjutant_core::{
 };
 use adjutant_formats::contract::{Return, ReturnError};
 
-use super::{ProcessLiveness, Spend, ToolCallSummary};
+use super::{ProcessLiveness, Spend, ToolCallSummary, WorkerRecord};
 use crate::receipt::LastCommand;
 use crate::timed_event::EventTime;
 
@@ -42,6 +42,9 @@ pub struct Delegation {
     pub agent: AgentName,
     /// The model that runs it; absent if it only delegates or was refused.
     pub model: Option<String>,
+    /// What its external worker did, if one does its work.
+    #[serde(default)]
+    pub worker: Option<Box<WorkerRecord>>,
     /// The number of the parent's call, from 1.
     pub call: u32,
     /// The position in that call, from 0.
@@ -275,6 +278,10 @@ pub enum Activity<'a> {
         /// How many more are running.
         more: usize,
     },
+    /// Its external worker waits for the answers to this many model calls.
+    WaitingForModel(usize),
+    /// Its external worker writes; this is the last line of it.
+    Writing(&'a str),
     /// It waits to retry a model call.
     Retrying(PendingRetry),
     /// Its model call is delayed by a pause of the provider.
@@ -303,6 +310,12 @@ impl Delegation {
     /// Returns tokens and cost per model of its own calls, the current model last.
     #[must_use]
     pub fn by_model(&self) -> Vec<(String, Spend)> {
+        if let Some(worker) = &self.worker {
+            let mut paid: Vec<(String, Spend)> =
+                worker.by_model().map(|(name, spend)| (name.to_owned(), *spend)).collect();
+            paid.sort_by_key(|(name, _)| self.model.as_ref() == Some(name));
+            return paid;
+        }
         let mut paid = self.earlier_models.clone();
         let before = paid.iter().fold(Spend::default(), |sum, (_, spend)| sum.plus(spend));
         let name = self.model.clone().unwrap_or_else(|| "unknown".into());
@@ -332,6 +345,9 @@ impl Delegation {
         if let Some(retry) = self.retry {
             return Activity::Retrying(retry);
         }
+        if let Some(worker) = &self.worker {
+            return self.worker_activity(worker);
+        }
         let calls = || self.under_way.iter().filter_map(|&number| self.asked.get(number as usize));
         if let (None, Some((_, host))) = (calls().next(), self.hosts.first()) {
             return Activity::AwaitingDomain(host);
@@ -351,11 +367,25 @@ impl Delegation {
         }
     }
 
+    fn worker_activity<'a>(&'a self, worker: &'a WorkerRecord) -> Activity<'a> {
+        let mut tools = worker.running_tools();
+        if let Some(call) = tools.next() {
+            return Activity::Tool { call, more: tools.count() };
+        }
+        match (worker.last_words(), worker.open_calls()) {
+            (Some(words), _) => Activity::Writing(words),
+            (None, 0) => Activity::Thinking { since: self.since, bytes: self.bytes },
+            (None, open) => Activity::WaitingForModel(open),
+        }
+    }
+
     /// Returns whether it is active: a model call, a tool, or a delay before a retry.
     pub(super) fn is_busy(&self) -> bool {
         match self.activity() {
             Activity::Thinking { .. }
             | Activity::Tool { .. }
+            | Activity::WaitingForModel(_)
+            | Activity::Writing(_)
             | Activity::Retrying(_)
             | Activity::Paused(_) => true,
             Activity::AwaitingApproval
@@ -371,7 +401,10 @@ impl Delegation {
     /// Silence alone does not mean that the model is stalled; the run's policy decides that.
     #[must_use]
     pub fn silence(&self, now: Timestamp) -> Option<Duration> {
-        let waits = matches!(self.activity(), Activity::Thinking { .. });
+        let waits = matches!(
+            self.activity(),
+            Activity::Thinking { .. } | Activity::WaitingForModel(_) | Activity::Writing(_)
+        );
         Some(now.since(self.heard)).filter(|silent| waits && *silent >= QUIET)
     }
 

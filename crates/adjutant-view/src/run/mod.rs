@@ -6,7 +6,7 @@
 //! spend equals the sum of all settlements.
 //!
 //! [`ProcessLiveness`] says whether the process that executes the run is alive, [`TextRetention`]
-//! whether a view keeps texts, and an [`OpenApproval`] is a call that a person has not answered
+//! whether a view keeps texts, a [`WorkerRecord`] is what an external worker did, and an [`OpenApproval`] is a call that a person has not answered
 //! yet.
 
 mod calls;
@@ -16,14 +16,15 @@ mod fold;
 mod markers;
 mod outcomes;
 mod spend;
+mod worker;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use adjutant_core::workspace::WorkspaceTerms;
 use adjutant_core::{
-    DelegationState, ModelSpec, Outcome, Policy, Preset, RunId, SessionId, SlashCommandAssignment,
-    Timestamp, Usd,
+    AgentName, DelegationState, ModelSpec, Outcome, Policy, Preset, RunId, SessionId,
+    SlashCommandAssignment, Timestamp, Usd, WorkerTerms,
 };
 use adjutant_formats::contract::ORCHESTRATOR;
 
@@ -41,6 +42,7 @@ pub(crate) use fold::warnings;
 pub use outcomes::OutcomeCounts;
 pub(crate) use spend::ESTIMATE_NOTE;
 pub use spend::Spend;
+pub use worker::WorkerRecord;
 
 /// Whether the process that executes a run is alive; only the caller can know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +95,9 @@ pub struct RunView {
     /// A person's settings for agents that write.
     #[serde(default)]
     terms: Option<Box<WorkspaceTerms>>,
+    /// The external workers of the agents that have one.
+    #[serde(default)]
+    workers: BTreeMap<AgentName, WorkerTerms>,
     /// Remarks about workspaces, each with the first delegation it was made about.
     #[serde(default)]
     remarked: BTreeMap<String, SessionId>,

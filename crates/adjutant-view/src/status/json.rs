@@ -11,7 +11,9 @@ use crate::run::{Activity, Delegation, DelegationWarning, OutcomeCounts};
 use crate::state_words::{is_interrupted, state_key};
 use crate::story::StoryNode;
 use crate::time_text::rfc3339;
+use crate::tree::worker_doing;
 use crate::wire::{ReasonJson, SpendJson, VERSION, is_zero, seconds};
+use crate::worker_text::WorkerJson;
 
 /// The state of runs as JSON.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -82,6 +84,9 @@ pub struct DelegationJson {
     pub agent: String,
     /// The model that runs it.
     pub model: Option<String>,
+    /// The external worker that does its work, if one does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worker: Option<WorkerJson>,
     /// The depth in the tree.
     pub depth: u64,
     /// The agents from the root to this one.
@@ -191,8 +196,14 @@ fn delegation_json(look: &ObservedRun<'_>, delegation: &Delegation) -> Delegatio
     let works = !is_interrupted(&delegation.state, look.liveness);
     let silent = delegation.silence(look.now).filter(|_| works);
     let (activity, tool) = match delegation.activity() {
-        Activity::Thinking { .. } if silent.is_some() => (Some("stalled"), None),
-        Activity::Thinking { .. } => (Some("thinking"), None),
+        Activity::Thinking { .. } | Activity::WaitingForModel(_) | Activity::Writing(_)
+            if silent.is_some() =>
+        {
+            (Some("stalled"), None)
+        }
+        Activity::Thinking { .. } | Activity::WaitingForModel(_) | Activity::Writing(_) => {
+            (Some("thinking"), None)
+        }
         Activity::Tool { call, .. } => (
             Some("tool"),
             Some(RunningToolJson { name: call.tool.clone(), args: call.arguments.clone() }),
@@ -212,6 +223,10 @@ fn delegation_json(look: &ObservedRun<'_>, delegation: &Delegation) -> Delegatio
         task_number: look.view.task_number(delegation),
         agent: delegation.agent.to_string(),
         model: delegation.model.clone(),
+        worker: WorkerJson::of(delegation).map(|it| WorkerJson {
+            doing: worker_doing(delegation, look.now, look.liveness),
+            ..it
+        }),
         depth: delegation.depth,
         path: look.view.path(delegation),
         call: delegation.call,

@@ -20,6 +20,7 @@ use crate::state_words::{
 };
 use crate::story::{ChildMerge, StoryNode, name, numbered_name};
 use crate::time_text::{elapsed, rfc3339};
+use crate::worker_text::{agent_text, calls_text, report_text, resumed_text};
 
 pub use json::{DelegationJson, RunJson, RunningToolJson, StatusJson, detail_json, list_json};
 
@@ -269,20 +270,30 @@ fn block(look: &ObservedRun<'_>, delegation: &Delegation, palette: Palette) -> S
     };
     line("session", &delegation.session.to_string());
     let model = delegation.model.as_deref().unwrap_or("no model");
-    let (agent, model) = (fit(delegation.agent.as_str(), 32), fit(model, 60));
+    let (agent, model) = (agent_text(delegation), fit(model, 60));
     line("agent", &format!("{agent}, {model}, depth {}", delegation.depth));
-    if delegation.own.calls > 0 {
+    let worker = delegation.worker.as_deref();
+    if delegation.own.calls > 0 || worker.is_some_and(|it| it.refused_calls > 0) {
         let turns = count_with_noun(delegation.turns as usize, "turn");
         let tools = count_with_noun(delegation.tool_calls as usize, "tool call");
         line(
             "spent",
             &format!(
-                "{} · {} · {turns}, {tools}{}",
+                "{} · {} · {turns}, {}{tools}{}",
                 delegation.own.tokens_full(),
                 delegation.own.money(),
+                worker.map(|it| format!("{}, ", calls_text(it))).unwrap_or_default(),
                 continuations_text(delegation).map(|text| format!(", {text}")).unwrap_or_default()
             ),
         );
+    }
+    if let Some(worker) = worker {
+        if let Some(report) = worker.differing_report() {
+            line("report", &report_text(&worker.name, report));
+        }
+        if let Some(how) = resumed_text(worker.session_start) {
+            line("resumed", how);
+        }
     }
     if let Some(story) = StoryNode::of(look.view, delegation) {
         story_lines(delegation, &story, &mut line);

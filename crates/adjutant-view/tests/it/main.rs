@@ -25,3 +25,4 @@ mod story;
 mod time_text;
 mod transcript;
 mod tree;
+mod workers;

@@ -2,19 +2,23 @@
 
 use std::collections::BTreeMap;
 
+use adjutant_core::policy::WorkspaceSharing;
 use adjutant_core::story::StoryAssignment;
 use adjutant_core::story::VerifyResult;
 use adjutant_core::tree::EffectsInFlight;
 use adjutant_core::verify::VerifyFacts;
 use adjutant_core::workspace::{MergedWork, WorkspaceKind};
 use adjutant_core::{
-    AgentName, AttemptError, Brief, Command, Effect, Event, ModelErrorKind, ModelReply, Outcome,
-    Preset, RequestedTask, SessionId, StopReason, Timestamp, ToolOutput, Tree, Usage, Usd,
+    AgentName, AttemptError, Brief, Command, Effect, Event, ModelErrorKind, ModelReply, ModelSpec,
+    Outcome, Policy, Preset, RequestedTask, Rights, SessionId, StopReason, Timestamp, ToolOutput,
+    ToolSet, Tree, Usage, Usd, WorkerAction, WorkerCallEnd, WorkerCallRequest, WorkerPlace,
+    WorkerTerms, WorkerToolStatus, WriteScope,
 };
 use adjutant_view::progress::ProgressFrame;
 use adjutant_view::results::{CallResults, ResultOptions};
 use adjutant_view::story::StoryReport;
 use adjutant_view::transcript::Transcript;
+use adjutant_view::turn_costs::TurnCosts;
 use adjutant_view::{Palette, ProcessLiveness, RunView, TimedEvent, cost, log, tree};
 use proptest::prelude::*;
 use serde_json::json;
@@ -24,6 +28,16 @@ use crate::history::{History, WALL, call, label, model, root, run_id, tokens, wi
 /// A return that is accepted.
 const DONE: &str =
     r#"{"status":"completed","summary":"It is done. All of it.","artifacts":[],"errors":[]}"#;
+
+fn driver_policy() -> Policy {
+    let mut policy = Preset::Command.policy();
+    policy.tasks_per_call = 4;
+    policy.concurrency = 3;
+    policy.cycle_key = adjutant_core::policy::CycleKey::Task;
+    policy.contract = adjutant_core::policy::ContractKind::Report;
+    policy.children_per_run = Some(12);
+    policy
+}
 
 /// The real tree, driven without an engine.
 struct Driver {
@@ -37,12 +51,10 @@ struct Driver {
 
 impl Driver {
     fn new() -> Self {
-        let mut policy = Preset::Command.policy();
-        policy.tasks_per_call = 4;
-        policy.concurrency = 3;
-        policy.cycle_key = adjutant_core::policy::CycleKey::Task;
-        policy.contract = adjutant_core::policy::ContractKind::Report;
-        policy.children_per_run = Some(12);
+        Self::on(driver_policy())
+    }
+
+    fn on(policy: Policy) -> Self {
         let mut driver = Self {
             tree: Tree::default(),
             in_flight: EffectsInFlight::default(),
@@ -62,6 +74,31 @@ impl Driver {
             terms: None,
             base_depth: 0,
             environment: None,
+        });
+        driver
+    }
+
+    /// A run whose agents are external workers in workspaces of their own.
+    fn with_workers() -> Self {
+        let mut driver = Self::on(Policy {
+            workspace: WorkspaceSharing::Own,
+            network: false,
+            tools: ToolSet::all(),
+            ..driver_policy()
+        });
+        let free = ModelSpec { name: "acme/free".into(), price: None, ..model() };
+        driver.submit(Command::Define {
+            agent: AgentName::new("scout"),
+            system: String::new(),
+            tools: vec![],
+            rights: Rights { tools: ToolSet::all(), network: false, writes: WriteScope::Own },
+            max_turns: None,
+            worker: Some(Box::new(WorkerTerms {
+                name: "codex".into(),
+                place: WorkerPlace::Workspace,
+                further_models: vec![free],
+                problem: None,
+            })),
         });
         driver
     }
@@ -205,6 +242,18 @@ impl Driver {
                 let output = ToolOutput { content: "x".into(), note, ..ToolOutput::default() };
                 self.submit(Command::TakeOutput { session, turn, call: index, output });
             }
+            Effect::Prompt { session, turn, attempt } => self.work(session, turn, attempt, pick),
+            Effect::ForwardCall { session, call } => {
+                let usage = (!pick.is_multiple_of(4)).then(|| tokens(amount, amount / 9));
+                let end = match pick % 5 {
+                    0 => WorkerCallEnd::Failed { message: "HTTP 500".into() },
+                    1 => WorkerCallEnd::Cut,
+                    2 => WorkerCallEnd::Abandoned,
+                    _ => WorkerCallEnd::Complete,
+                };
+                let never_began = pick.is_multiple_of(8);
+                self.submit(Command::SettleCall { session, call, end, usage, never_began });
+            }
             Effect::AskApproval { hash, .. } => self.submit(Command::Approve { hash }),
             Effect::AskDomain { host, .. } => self.submit(Command::AllowDomain { host }),
             // No agent here may write.
@@ -274,6 +323,41 @@ impl Driver {
         }
     }
 
+    /// Lets a worker make a call, say something or answer its prompt, which stays open otherwise.
+    fn work(&mut self, session: SessionId, turn: u32, attempt: u32, pick: u16) {
+        let prompt = Effect::Prompt { session, turn, attempt };
+        let usage = None;
+        match pick % 7 {
+            0 => {
+                let (text, stop) = ("done".to_owned(), StopReason::EndTurn);
+                let reply = ModelReply { text, tool_calls: vec![], stop, opaque: None, usage };
+                self.submit(Command::Reply { session, turn, attempt, reply });
+                return;
+            }
+            1 => {
+                let (id, title, status) = ("1".into(), "make".into(), WorkerToolStatus::Failed);
+                let action = WorkerAction::Tool { id, title, status };
+                self.submit(Command::TakeWorkerAction { session, action });
+            }
+            2 => {
+                let action = WorkerAction::Said { text: "I look.".into() };
+                self.submit(Command::TakeWorkerAction { session, action });
+            }
+            _ => {
+                let models = ["acme/large", "free", "other"];
+                let request = WorkerCallRequest {
+                    model: models[usize::from(pick % 3)].into(),
+                    input_bound: u64::from(pick),
+                    requested_output: None,
+                    removed: vec![],
+                    problem: None,
+                };
+                self.submit(Command::AdmitCall { session, request });
+            }
+        }
+        self.effects.push(prompt);
+    }
+
     fn entries(&self) -> impl Iterator<Item = TimedEvent<'_>> {
         self.records.iter().map(|(at, event)| TimedEvent::new(*at, WALL + at.as_millis(), event))
     }
@@ -284,12 +368,19 @@ fn settlements(driver: &Driver) -> (Usage, Usd) {
     for (_, event) in &driver.records {
         if let Event::Replied { settlement, .. }
         | Event::AttemptFailed { settlement, .. }
-        | Event::Settled { settlement, .. } = event
+        | Event::Settled { settlement, .. }
+        | Event::WorkerCallSettled { settlement, .. } = event
         {
             sum = (sum.0 + settlement.usage, sum.1 + settlement.usd);
         }
     }
     sum
+}
+
+fn turn_costs(driver: &Driver) -> TurnCosts {
+    let mut costs = TurnCosts::default();
+    driver.records.iter().for_each(|(_, event)| costs.apply(event));
+    costs
 }
 
 proptest! {
@@ -299,10 +390,10 @@ proptest! {
     #[test]
     fn the_root_includes_every_settlement(
         picks in prop::collection::vec(any::<u16>(), 1..200),
-        is_story in any::<bool>(),
+        kind in 0..3_usize,
     ) {
-        let mut driver = if is_story { Driver::on_a_story() } else { Driver::new() };
-        if !is_story {
+        let mut driver = [Driver::new, Driver::on_a_story, Driver::with_workers][kind]();
+        if kind != 1 {
             driver.delegate(root(), 3);
         }
         for pick in picks {
@@ -317,6 +408,10 @@ proptest! {
         prop_assert_eq!(bill.total.usage, sum.0.into());
         let by_model = bill.by_model.iter().map(|one| one.spent.usage.input + one.spent.usage.output);
         prop_assert_eq!(by_model.sum::<u64>(), sum.0.total());
+        let calls = bill.by_model.iter().map(|one| one.calls);
+        prop_assert_eq!(calls.sum::<u64>(), bill.total.calls);
+        let rows = turn_costs(&driver).json(&view, None).turns;
+        prop_assert_eq!(rows.len() as u64, bill.total.calls);
         if let Some(report) = StoryReport::of(&view) {
             prop_assert_eq!((report.inclusive.usage, report.inclusive.usd), sum);
             let below = report.children.iter().map(|child| child.own.usd);
@@ -337,8 +432,11 @@ proptest! {
 
     /// Requirement 50: results are in input order, and everything that ended has one `completed` event.
     #[test]
-    fn every_rendering_survives_every_history(picks in prop::collection::vec(any::<u16>(), 1..120)) {
-        let mut driver = Driver::new();
+    fn every_rendering_survives_every_history(
+        picks in prop::collection::vec(any::<u16>(), 1..120),
+        has_workers in any::<bool>(),
+    ) {
+        let mut driver = if has_workers { Driver::with_workers() } else { Driver::new() };
         driver.delegate(root(), 4);
         for pick in picks {
             driver.step(pick);
@@ -408,4 +506,26 @@ fn histories_of_stories_reach_children_merges_and_checks() {
         }
     }
     assert_eq!(seen, (true, true, true, 2));
+}
+
+/// Checks that the random workers above make calls of both models, and that some are refused.
+#[test]
+fn random_workers_make_calls_of_several_models() {
+    let (mut calls, mut refused) = (BTreeMap::new(), 0);
+    for seed in 0..20_u16 {
+        let mut driver = Driver::with_workers();
+        driver.delegate(root(), 3);
+        (0..200_u16).for_each(|step| driver.step(step.wrapping_mul(2_654).wrapping_add(seed * 97)));
+        let view = RunView::of(driver.entries());
+        for node in view.delegations() {
+            for (model, spend) in node.by_model() {
+                *calls.entry(model).or_insert(0) += spend.calls;
+            }
+            refused += node.worker.as_ref().map_or(0, |worker| worker.refused_calls);
+        }
+    }
+    assert!(
+        calls["acme/large"] > 20 && calls["acme/free"] > 20 && refused > 20,
+        "{calls:?} {refused}"
+    );
 }

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use adjutant_core::workspace::{ChangedFile, KeptWork, OwnWorkspace, WorkspaceKind};
 use adjutant_core::{
-    ErrorCode, Event, ModelErrorKind, Outcome, Preset, ProjectFacts, Timestamp, Usd,
+    CallRefusal, ErrorCode, Event, ModelErrorKind, Outcome, Preset, ProjectFacts, Timestamp, Usd,
+    WorkerAction, WorkerCallEnd, WorkerSessionStart, WorkerToolStatus, WorkerUsageReport,
 };
 use adjutant_view::approval::ApprovalQuestion;
 use adjutant_view::results::{CallResults, ResultOptions};
@@ -16,7 +17,9 @@ use adjutant_view::{ProcessLiveness, RunView, cost, tree};
 use serde_json::{Value, json};
 
 use crate::command::through_all_stages;
-use crate::history::{History, call, finished, reason, resumed, root, three, tokens, wire_events};
+use crate::history::{
+    History, call, finished, reason, resumed, root, settled, three, tokens, wire_events,
+};
 
 /// A history with at least one instance of everything that has a format.
 fn everything() -> History {
@@ -58,7 +61,25 @@ fn everything() -> History {
     h.end(odd, Outcome::Completed, None);
     h.push(Event::Continued { session: busy, brief: vec!["x".into()], handover: "y".into() });
     in_workspaces(&mut h);
+    worker(&mut h);
     h
+}
+
+/// Adds an external worker that has reported everything it can, and still works.
+fn worker(h: &mut History) {
+    let session = h.worker("worker");
+    h.open_call(session, 1, "acme/large");
+    h.close_call(session, 1, WorkerCallEnd::Complete, settled(tokens(5, 1)));
+    let (id, start) = ("th_1".to_owned(), WorkerSessionStart::Retold);
+    h.push(Event::WorkerSessionOpened { session, id, start });
+    let report = WorkerUsageReport { tokens: Some(7), usd: None };
+    h.push(Event::WorkerReported { session, report });
+    let refusal = CallRefusal::Budget;
+    h.push(Event::WorkerCallRefused { session, refusal, needed: None });
+    h.act(session, WorkerAction::Said { text: "I look.".into() });
+    h.act(session, WorkerAction::Permission { title: "rm".into(), allowed: false });
+    let (id, title, status) = ("1".into(), "make".into(), WorkerToolStatus::Begun);
+    h.act(session, WorkerAction::Tool { id, title, status });
 }
 
 /// Adds two writers: one whose work was committed, one whose work could not be.

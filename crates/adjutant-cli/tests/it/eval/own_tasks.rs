@@ -164,7 +164,7 @@ fn tasks_and_configurations_that_cannot_be_used_are_refused() {
     adjutant: there is no task `no-such-task`
       `adjutant eval --list` lists the tasks.
     [exit 2]
-    adjutant: --config effort=high: `effort=high` is not model=, preset= or mode=
+    adjutant: --config effort=high: `effort=high` is not model=, preset=, mode= or worker=
       An example: --config model=openai/gpt-5,preset=scout,mode=delegated
     [exit 2]
     adjutant: --config mode=both: `both` is not alone or delegated

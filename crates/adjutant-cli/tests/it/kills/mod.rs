@@ -5,7 +5,7 @@
 
 pub(crate) mod book;
 mod cast;
-mod chance;
+pub(crate) mod chance;
 mod check;
 mod continuations;
 mod files;

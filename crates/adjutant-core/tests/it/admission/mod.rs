@@ -140,6 +140,7 @@ fn broken_from(mended: usize) -> Result<Admission, Refusal> {
             tools: Vec::new(),
             rights: read_only.clone(),
             max_turns: None,
+            worker: None,
         });
     }
     let deadline = breaks(12).then(|| at.plus_seconds(10));

@@ -12,6 +12,7 @@ fn rights_only_shrink_on_the_way_down() {
         tools: Vec::new(),
         rights: Rights { tools: ToolSet::new(tools.iter().copied()), network, ..Rights::default() },
         max_turns: None,
+        worker: None,
     };
     sim.submit(define("dev", &["Read", "Write", "Delegate"], true)).unwrap();
     sim.submit(define("all", &["Read", "Write", "Run", "WebFetch", "Delegate"], true)).unwrap();

@@ -20,6 +20,7 @@ mod time;
 mod turns;
 mod verification;
 mod whole_run;
+mod workers;
 mod writes;
 
 use adjutant_core::budget::{BudgetAmount, Settlement};

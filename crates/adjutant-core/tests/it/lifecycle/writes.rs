@@ -177,6 +177,7 @@ fn the_right_to_write_only_shrinks_on_the_way_down() {
         tools: Vec::new(),
         rights: Rights { tools, network: false, writes },
         max_turns: None,
+        worker: None,
     };
     let docs = WriteScope::Below("docs".into());
     sim.submit(define("docs", tools(), docs.clone())).unwrap();

@@ -8,6 +8,7 @@ mod handover;
 pub(crate) mod marking;
 pub(crate) mod perform;
 pub(crate) mod question_queue;
+pub(crate) mod workers;
 pub(crate) mod writing;
 
 use std::collections::BTreeSet;

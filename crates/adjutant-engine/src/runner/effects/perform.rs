@@ -51,6 +51,8 @@ impl Runner {
                     with_tools,
                 );
             }
+            Effect::Prompt { session, turn, attempt } => self.prompt_worker(session, turn, attempt),
+            Effect::ForwardCall { session, call } => self.forward_call(session, call)?,
             Effect::Tool { session, turn, index, call } => {
                 if call.name == RUN {
                     self.run_command(session, turn, index, call);
@@ -152,13 +154,17 @@ impl Runner {
             }
             Effect::StopModel { session } => {
                 let work = self.running.get_mut(&session);
-                if let Some(model) = work.and_then(|work| work.model.take()) {
-                    model.abort();
+                if let Some(work) = work {
+                    work.worker = None;
+                    if let Some(model) = work.model.take() {
+                        model.abort();
+                    }
                 }
             }
             Effect::Stop { session } => {
                 self.context.brief_builder.models.forget(session);
                 self.unread.remove(&session);
+                self.admitted.forget(session);
                 if let Some(work) = self.running.remove(&session) {
                     work.stop.store(true, Ordering::Relaxed);
                     if let Some(command) = work.command {
@@ -238,7 +244,10 @@ impl Runner {
     }
 
     /// Returns the environment variables of a delegation's commands.
-    fn command_environment(&self, session: SessionId) -> Vec<(String, String)> {
+    pub(in crate::runner) fn command_environment(
+        &self,
+        session: SessionId,
+    ) -> Vec<(String, String)> {
         let depth = self.tree.node(session).map_or(0, |node| node.depth);
         let mut all = vec![("DELEGATION_DEPTH", Some(depth.to_string()))];
         if self.context.has_limits_in_environment {
@@ -431,16 +440,7 @@ impl Runner {
         let Some(preamble) = self.preambles.get(&node.agent) else { return };
         let Some(spec) = &node.model else { return };
         let brief_builder = &self.context.brief_builder;
-        let system = self.tree.environment().map_or_else(
-            || Arc::clone(&preamble.system),
-            |environment| {
-                let space = self.tree.space_of(session).map(|(_, space)| space);
-                let BriefBuilder { workdir, masker, .. } = brief_builder;
-                let project = self.tree.project_facts(session).unwrap_or(&environment.project);
-                let block = block(environment, project, node, space, workdir, masker);
-                format!("{}{block}", preamble.system).into()
-            },
-        );
+        let Some(system) = self.system_text(session) else { return };
         let request = ModelCallRequest {
             session,
             turn,
@@ -462,12 +462,29 @@ impl Runner {
     }
 }
 
+impl Runner {
+    /// Returns the system prompt of a delegation, with the facts of its environment at the end.
+    pub(in crate::runner) fn system_text(&self, session: SessionId) -> Option<Arc<str>> {
+        let node = self.tree.node(session)?;
+        let preamble = self.preambles.get(&node.agent)?;
+        let Some(environment) = self.tree.environment() else {
+            return Some(Arc::clone(&preamble.system));
+        };
+        let space = self.tree.space_of(session).map(|(_, space)| space);
+        let BriefBuilder { workdir, masker, .. } = &self.context.brief_builder;
+        let project = self.tree.project_facts(session).unwrap_or(&environment.project);
+        let block = block(environment, project, node, space, workdir, masker);
+        Some(format!("{}{block}", preamble.system).into())
+    }
+}
+
 /// Returns whether an effect is still performed on a full disk: those that end delegations, and recorded model
 /// calls, for whose replies space is reserved. The result of any other effect could not be recorded.
 const fn is_done_on_full_disk(effect: &Effect) -> bool {
     matches!(
         effect,
         Effect::Model { .. }
+            | Effect::Prompt { .. }
             | Effect::StopModel { .. }
             | Effect::Stop { .. }
             | Effect::CommitWork { .. }

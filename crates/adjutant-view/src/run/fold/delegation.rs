@@ -11,7 +11,7 @@ use adjutant_core::workspace::commit_failed;
 use adjutant_core::write::RUN;
 use adjutant_core::{
     AgentName, ContextFileStatus, DelegationState, ErrorCode, Event, Grant, Label, ModelSpec,
-    Outcome, SessionId, ToolOutput,
+    Outcome, SessionId, ToolOutput, WorkerAction,
 };
 use adjutant_formats::contract::{Return, ReturnFinding, ReturnStatus, is_about_claim};
 
@@ -33,7 +33,10 @@ impl Delegation {
         else {
             return;
         };
-        self.earlier_models = self.by_model();
+        match &mut self.worker {
+            Some(worker) => worker.add_model(model.name.clone(), model.price.is_some()),
+            None => self.earlier_models = self.by_model(),
+        }
         self.model = Some(model.name.clone());
         self.is_priced = model.price.is_some();
     }
@@ -49,6 +52,7 @@ impl Delegation {
                 self.waits_since(entry);
             }
             Event::Reserved { reservation, .. } => {
+                self.stop_worker();
                 self.open = Some(*reservation);
                 self.turns = reservation.turn;
                 self.retry = None;
@@ -148,7 +152,17 @@ impl Delegation {
                 self.hosts = Vec::new();
                 self.under_way = Vec::new();
                 self.asked = Vec::new();
+                self.stop_worker();
             }
+            Event::WorkerActed { action, .. } => {
+                self.fold_worker_words(action, texts);
+                self.fold_worker_event(entry);
+            }
+            Event::WorkerCallReserved { .. }
+            | Event::WorkerCallRefused { .. }
+            | Event::WorkerCallSettled { .. }
+            | Event::WorkerSessionOpened { .. }
+            | Event::WorkerReported { .. } => self.fold_worker_event(entry),
             Event::Continued { .. } => {
                 self.continuations += 1;
                 self.waits_since(entry);
@@ -216,6 +230,33 @@ impl Delegation {
             if !self.warnings.contains(&warning) {
                 self.warnings.push(warning);
             }
+        }
+    }
+
+    fn fold_worker_event(&mut self, entry: TimedEvent<'_>) {
+        let Some(worker) = &mut self.worker else { return };
+        let counts = worker.take(entry.event);
+        self.tool_calls += counts.begun;
+        self.failed_calls += counts.failed;
+        self.refused_calls += counts.refused;
+        self.waits_since(entry);
+    }
+
+    /// Stores what a worker says now; its answer to the prompt replaces it.
+    fn fold_worker_words(&mut self, action: &WorkerAction, texts: TextRetention) {
+        let (Some(worker), WorkerAction::Said { text }) = (&self.worker, action) else { return };
+        if texts == TextRetention::Dropped || (!worker.is_saying() && text.trim().is_empty()) {
+            return;
+        }
+        if !worker.is_saying() {
+            self.last_text.clear();
+        }
+        self.last_text.push_str(text);
+    }
+
+    fn stop_worker(&mut self) {
+        if let Some(worker) = &mut self.worker {
+            worker.stop();
         }
     }
 
@@ -314,6 +355,7 @@ pub(super) fn blank(
         label,
         agent,
         model: None,
+        worker: None,
         call: 0,
         index: 0,
         task: String::new(),

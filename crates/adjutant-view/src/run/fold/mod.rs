@@ -12,12 +12,12 @@ use adjutant_core::tree::WHOLE_RUN;
 use adjutant_core::workspace::commit_failed;
 use adjutant_core::{
     AgentName, DelegationState, ErrorCode, Event, Grant, Label, ModelErrorKind, ModelSpec, Outcome,
-    OutcomeReason, Policy, RunId, SessionId, Timestamp,
+    OutcomeReason, Policy, RunId, SessionId, Timestamp, WorkerTerms,
 };
 use adjutant_formats::contract::ReturnError;
 
 use super::markers::markers_in;
-use super::{Delegation, OpenApproval, RunView, Spend, TextRetention};
+use super::{Delegation, OpenApproval, RunView, Spend, TextRetention, WorkerRecord};
 use crate::layout::excerpt;
 use crate::timed_event::{EventTime, TimedEvent};
 
@@ -119,8 +119,10 @@ fn fold_in(view: &mut RunView, entry: TimedEvent<'_>) {
             }
             view.story = Some(story.clone());
         }
-        Event::AgentDefined { .. }
-        | Event::Delegated { .. }
+        Event::AgentDefined { agent, worker, .. } => {
+            view.fold_worker_terms(agent, worker.as_deref());
+        }
+        Event::Delegated { .. }
         | Event::DomainAllowed { .. }
         | Event::Undone { .. }
         | Event::DomainDenied { .. } => {}
@@ -129,6 +131,12 @@ fn fold_in(view: &mut RunView, entry: TimedEvent<'_>) {
         | Event::Replied { session, .. }
         | Event::AttemptFailed { session, .. }
         | Event::Settled { session, .. }
+        | Event::WorkerCallReserved { session, .. }
+        | Event::WorkerCallRefused { session, .. }
+        | Event::WorkerCallSettled { session, .. }
+        | Event::WorkerSessionOpened { session, .. }
+        | Event::WorkerActed { session, .. }
+        | Event::WorkerReported { session, .. }
         | Event::Progressed { session, .. }
         | Event::Paused { session, .. }
         | Event::DomainAsked { session, .. }
@@ -200,6 +208,7 @@ impl RunView {
         node.number = grant.task;
         node.model = brief.model.as_ref().map(|model: &ModelSpec| model.name.clone());
         node.is_priced = brief.model.as_ref().is_some_and(|model| model.price.is_some());
+        node.worker = self.worker_of(&brief.agent, brief.model.as_ref());
         node.story.clone_from(&brief.story);
         node.hours = brief.hours;
         node.verify.clone_from(&brief.verify);
@@ -210,6 +219,29 @@ impl RunView {
             node.state = DelegationState::AwaitingApproval;
         }
         self.adopt(grant.parent, node);
+    }
+
+    fn fold_worker_terms(&mut self, agent: &AgentName, terms: Option<&WorkerTerms>) {
+        match terms {
+            Some(terms) => self.workers.insert(agent.clone(), terms.clone()),
+            None => self.workers.remove(agent),
+        };
+        let is_root = |root: &&Delegation| {
+            root.agent == *agent && root.model.is_some() && root.worker.is_none()
+        };
+        let Some(root) = self.delegations.first().filter(is_root) else { return };
+        let (model, is_priced) = (root.model.clone(), root.is_priced);
+        let mut worker = self.worker_of(agent, None);
+        if let (Some(worker), Some(model)) = (&mut worker, model) {
+            worker.add_model(model, is_priced);
+        }
+        self.delegations[0].worker = worker;
+    }
+
+    /// Returns the record of the worker that does the work of an agent, at its start.
+    fn worker_of(&self, agent: &AgentName, model: Option<&ModelSpec>) -> Option<Box<WorkerRecord>> {
+        let terms = self.workers.get(agent)?;
+        Some(Box::new(WorkerRecord::new(terms, model)))
     }
 
     fn fold_refused(&mut self, entry: TimedEvent<'_>) {
@@ -298,6 +330,9 @@ impl RunView {
 
     fn fold_overrun(&mut self, session: SessionId, amount: BudgetAmount) {
         self.spend(session, |spend, _| spend.overrun = spend.overrun.plus(amount));
+        if let Some(worker) = self.worker_mut(session) {
+            worker.overrun(amount);
+        }
     }
 
     /// Settles the model calls that were in progress when the run died, at their full reservation.
@@ -310,10 +345,45 @@ impl RunView {
         for (session, reservation) in open {
             self.settle(session, &Settlement::estimated(&reservation));
         }
+        let calls: Vec<(SessionId, Vec<(String, Settlement)>)> = self
+            .delegations
+            .iter_mut()
+            .filter_map(|node| Some((node.session, node.worker.as_mut()?.take_open())))
+            .collect();
+        for (session, calls) in calls {
+            for (model, settlement) in calls {
+                self.settle_worker_call(session, Some(model), &settlement);
+            }
+        }
     }
 
+    /// Settles a model call, or the prompt of a worker, which costs nothing itself and is no call.
     fn settle(&mut self, session: SessionId, settlement: &Settlement) {
-        self.spend(session, |spend, is_priced| spend.settle(settlement, is_priced));
+        if self.worker_mut(session).is_none() {
+            self.spend(session, |spend, is_priced| spend.settle(settlement, is_priced));
+        } else if !settlement.amount().is_zero() {
+            self.settle_worker_call(session, None, settlement);
+        }
+    }
+
+    /// Settles a model call of a worker; without `model` it is the model of its task.
+    fn settle_worker_call(
+        &mut self,
+        session: SessionId,
+        model: Option<String>,
+        settlement: &Settlement,
+    ) {
+        let own = self.delegation(session).and_then(|node| node.model.clone());
+        let model = model.or(own).unwrap_or_else(|| "unknown".to_owned());
+        let known = self.worker_mut(session).map(|worker| worker.settle(&model, settlement));
+        self.spend(session, |spend, is_priced| {
+            spend.settle(settlement, known.unwrap_or(is_priced));
+        });
+    }
+
+    fn worker_mut(&mut self, session: SessionId) -> Option<&mut WorkerRecord> {
+        let place = self.by_session.get(&session).copied()?;
+        self.delegations[place].worker.as_deref_mut()
     }
 
     /// Changes the spending of a delegation, all its ancestors and the run.
@@ -338,6 +408,11 @@ impl RunView {
 
     /// Applies an event of one delegation.
     fn fold_delegation_event(&mut self, session: SessionId, entry: TimedEvent<'_>) {
+        if let Event::WorkerCallSettled { call, settlement, .. } = entry.event {
+            let model = self.worker_mut(session).and_then(|worker| worker.open_model(*call));
+            let model = model.map(str::to_owned);
+            self.settle_worker_call(session, model, settlement);
+        }
         if let Event::Replied { settlement, .. }
         | Event::AttemptFailed { settlement, .. }
         | Event::Settled { settlement, .. } = entry.event

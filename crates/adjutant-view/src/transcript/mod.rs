@@ -1,7 +1,10 @@
 //! The complete conversation of one delegation, however it ended.
 //!
 //! A [`Transcript`] is that conversation with facts about the delegation; [`TranscriptOutcome`]
-//! says how it ended, or that it has not.
+//! says how it ended, or that it has not, and a [`TranscriptAction`] is what an external worker did
+//! between its prompt and its answer.
+
+mod worker_actions;
 
 use std::fmt::Write;
 
@@ -16,6 +19,8 @@ use crate::sanitize;
 use crate::time_text::rfc3339;
 use crate::timed_event::TimedEvent;
 use crate::wire::{ReasonJson, SpendJson, VERSION};
+
+pub use worker_actions::TranscriptAction;
 
 /// How the conversation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -110,6 +115,9 @@ pub struct Transcript {
     pub agent: String,
     /// The model that ran it.
     pub model: Option<String>,
+    /// The external worker that did its work, if one did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worker: Option<String>,
     /// When it started, RFC 3339 in UTC.
     pub started_at: Option<String>,
     /// When it ended.
@@ -124,6 +132,9 @@ pub struct Transcript {
     /// The indexes of the messages with which a fresh conversation begins, after the context was full.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub continued_at: Vec<usize>,
+    /// What the worker said and did between the messages.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub actions: Vec<TranscriptAction>,
     /// Tokens and cost of its model calls.
     #[serde(flatten)]
     pub spent: SpendJson,
@@ -180,12 +191,14 @@ impl Transcript {
             run: view.run(),
             agent: delegation.agent.to_string(),
             model: delegation.model.clone(),
+            worker: delegation.worker.as_ref().map(|worker| worker.name.clone()),
             started_at: delegation.started.map(|moment| rfc3339(moment.wall_ms)),
             ended_at: delegation.ended.map(|moment| rfc3339(moment.wall_ms)),
             outcome: TranscriptOutcome::of(delegation, liveness),
             reason: delegation.reason.as_ref().map(Into::into),
             messages: conversation.all().flatten().cloned().collect(),
             continued_at: ends,
+            actions: worker_actions::join(conversation.worker_actions()),
             spent: (&delegation.own).into(),
             notes: delegation.notes.clone(),
             files: delegation.files.iter().map(ToString::to_string).collect(),
@@ -201,7 +214,9 @@ impl Transcript {
         let mut text = format!("[{label}] {} {}\n", self.session_id, self.outcome.word());
         let model = self.model.as_deref().unwrap_or("no model");
         // Writing to a string cannot fail, here and below.
-        let _ = writeln!(text, "{}, {}", fit(&self.agent, 32), fit(model, 60));
+        let worker = self.worker.as_ref().map(|name| format!(" ({})", fit(name, 32)));
+        let (agent, worker) = (fit(&self.agent, 32), worker.unwrap_or_default());
+        let _ = writeln!(text, "{agent}{worker}, {}", fit(model, 60));
         let never = || "never".to_owned();
         let began = self.started_at.clone().unwrap_or_else(never);
         let ended = self.ended_at.clone().unwrap_or_else(never);
@@ -210,14 +225,24 @@ impl Transcript {
             if let Ok(number) = self.continued_at.binary_search(&place) {
                 let _ = writeln!(text, "\n── continuation {} ──", number + 1);
             }
+            text.push_str(&self.render_actions(place, Some(message)));
             text.push_str(&render_message(message));
         }
+        text.push_str(&self.render_actions(self.messages.len(), None));
         if let Some(reason) = &self.reason {
             let _ = write!(text, "\n── {} ──\n", reason.code);
             indent(&mut text, &reason.message);
             indent(&mut text, &reason.recommendation);
         }
         text
+    }
+
+    /// Renders what the worker did directly before one message.
+    fn render_actions(&self, place: usize, next: Option<&Message>) -> String {
+        let start = self.actions.partition_point(|it| it.before < place);
+        let end = self.actions.partition_point(|it| it.before <= place);
+        let worker = self.worker.as_deref().unwrap_or("worker");
+        worker_actions::render(worker, &self.actions[start..end], next)
     }
 }
 
