@@ -25,3 +25,4 @@ mod support;
 mod task;
 mod undo;
 mod watch;
+mod workers;

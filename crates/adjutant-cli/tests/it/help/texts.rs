@@ -2,8 +2,10 @@
 
 use crate::support::rig::Rig;
 
-const COMMANDS: [&str; 29] = [
+const COMMANDS: [&str; 31] = [
     "eval",
+    "workers",
+    "gateway",
     "commands",
     "demo",
     "run",
@@ -59,6 +61,7 @@ fn help_names_every_command_and_every_exit_code() {
           run          Work toward a goal with a parent agent that can delegate
           delegate     Give tasks to subagents and wait for their reports
           story        Work through the stories of a PRD, each in its own workspace
+          gateway      Run a program with a budget for its model calls
           resume       Continue an interrupted run, or what an ended run left unfinished
           task         Add, list, show and update the tasks of a project
 
@@ -89,6 +92,7 @@ fn help_names_every_command_and_every_exit_code() {
         Set up:
           init         Write a commented configuration file
           models       List known models, their prices, and which ones you can use
+          workers      List other agents that can work for you, and what each needs
           agents       List the agents, built-in and from files, and what each may do
           commands     List the slash commands, built-in and from files
           policy       Show the limits in force and where each one comes from
@@ -235,6 +239,11 @@ fn the_help_of_delegate_teaches_by_example() {
                   Files that the verify command sees as they were before the work, such as "tests/**" or
                   check.sh, so that an agent cannot pass by changing its tests; can be repeated. Globs as in
                   .gitignore
+
+              --worker <NAME>
+                  Let another agent do the work of the subagents: claude, codex, opencode, gemini, or one of
+                  your configuration. It runs in the sandbox, and every model call it makes counts against
+                  the budget. `adjutant workers` lists what is installed. Needs --write
 
               --include-ignored <DIR>
                   A git-ignored directory to include in workspaces, such as target or node_modules; can be
