@@ -9,7 +9,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// The workspace crates that each crate may depend on. A crate that is missing here fails the test.
-const ARROWS: [(&str, &[&str]); 13] = [
+const ARROWS: [(&str, &[&str]); 14] = [
     ("adjutant-formats", &[]),
     ("adjutant-core", &["adjutant-formats"]),
     ("adjutant-view", &["adjutant-core", "adjutant-formats"]),
@@ -28,6 +28,16 @@ const ARROWS: [(&str, &[&str]); 13] = [
             "adjutant-workspace",
         ],
     ),
+    (
+        "adjutant-workers",
+        &[
+            "adjutant-core",
+            "adjutant-formats",
+            "adjutant-engine",
+            "adjutant-model",
+            "adjutant-workspace",
+        ],
+    ),
     // Not the store. The model is allowed for the one module that chooses it.
     (
         "adjutant-cli",
@@ -38,6 +48,7 @@ const ARROWS: [(&str, &[&str]); 13] = [
             "adjutant-mcp",
             "adjutant-model",
             "adjutant-view",
+            "adjutant-workers",
         ],
     ),
     ("adjutant-mcp", &["adjutant-core", "adjutant-formats", "adjutant-engine", "adjutant-view"]),

@@ -5,4 +5,5 @@ mod mcp;
 mod schemas;
 mod stories;
 mod story_examples;
+mod workers;
 mod workspaces;

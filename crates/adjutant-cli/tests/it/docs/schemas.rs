@@ -162,6 +162,21 @@ fn models_and_doctor_fit_their_schemas_with_and_without_a_key() {
 }
 
 #[test]
+fn workers_fits_its_schema_with_and_without_a_problem() {
+    let rig = Rig::new();
+    let without = printed(&rig, "workers", &["workers"], "", 0);
+    let is_usable = |it: &Value| it["usable"] == true && it["problem"].is_null();
+    assert!(!without["workers"].as_array().unwrap().iter().any(is_usable), "{without}");
+    let folder = rig.home().join(".config/adjutant");
+    std::fs::create_dir_all(&folder).unwrap();
+    let config = "[workers.mine]\ncommand = [\"/bin/sh\"]\nwires = [\"chat\"]\n";
+    std::fs::write(folder.join("config.toml"), config).unwrap();
+    let with = printed(&rig, "workers", &["workers"], "", 0);
+    let mine = with["workers"].as_array().unwrap().iter().find(|it| it["name"] == "mine");
+    assert!(mine.is_some_and(is_usable), "{with}");
+}
+
+#[test]
 fn the_list_names_exactly_the_existing_schemas() {
     let readme = std::fs::read_to_string(folder().join("README.md")).unwrap();
     let listed: BTreeSet<String> = (readme.lines())
