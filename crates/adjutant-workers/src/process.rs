@@ -169,7 +169,8 @@ fn run_process(
     };
     // The caller is gone if the worker was told to stop meanwhile; the run below ends at once then.
     let _ = started.send(StartedSandbox { listener, checkout });
-    let mut reader = LineReader { lines, line: Vec::new(), is_too_long: false, errors: Vec::new() };
+    let mut reader =
+        WorkerLineReader { lines, line: Vec::new(), is_too_long: false, errors: Vec::new() };
     let ended = sandbox.run(&program, cancel, &mut reader);
     Ok(end_text(ended, &reader.errors))
 }
@@ -196,7 +197,7 @@ fn end_text(ended: Result<SandboxedExit, RunError>, errors: &[u8]) -> String {
 }
 
 /// Splits the output of a worker into lines.
-struct LineReader {
+struct WorkerLineReader {
     lines: mpsc::Sender<WorkerOutput>,
     line: Vec<u8>,
     is_too_long: bool,
@@ -204,7 +205,7 @@ struct LineReader {
     errors: Vec<u8>,
 }
 
-impl OutputSink for LineReader {
+impl OutputSink for WorkerLineReader {
     fn chunk(&mut self, stream: OutputStream, bytes: &[u8]) {
         match stream {
             OutputStream::Err => {
@@ -225,7 +226,7 @@ impl OutputSink for LineReader {
     }
 }
 
-impl LineReader {
+impl WorkerLineReader {
     fn push(&mut self, bytes: &[u8]) {
         if self.is_too_long {
             return;

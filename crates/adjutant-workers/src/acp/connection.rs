@@ -1,7 +1,7 @@
 //! The connection to an agent: requests, their answers, and what the agent sends by itself.
 //!
 //! One task reads the agent's lines; it never waits for a request of its own, so it cannot block itself. Start at
-//! [`Connection::request`].
+//! [`AcpConnection::request`].
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,7 +24,7 @@ const METHOD_NOT_FOUND: i64 = -32601;
 type PendingAnswer = oneshot::Sender<Result<Value, String>>;
 
 /// A connection to an agent.
-pub(super) struct Connection {
+pub(super) struct AcpConnection {
     input: mpsc::Sender<Vec<u8>>,
     shared: Arc<SharedState>,
     reader: tokio::task::AbortHandle,
@@ -33,20 +33,20 @@ pub(super) struct Connection {
 /// What the reading task and the requests share.
 struct SharedState {
     // A std mutex: held for a map operation, never across an await.
-    pending: Mutex<PendingRequests>,
+    pending: Mutex<PendingAcpRequests>,
     next_id: AtomicU64,
     /// The number of requests without an answer.
     unanswered: watch::Sender<usize>,
 }
 
 #[derive(Default)]
-struct PendingRequests {
+struct PendingAcpRequests {
     answers: HashMap<u64, PendingAnswer>,
     /// Why the connection is over, once it is.
     ended: Option<String>,
 }
 
-impl Connection {
+impl AcpConnection {
     /// Starts to read the output of an agent.
     pub(super) fn start(
         output: mpsc::Receiver<WorkerOutput>,
@@ -84,7 +84,7 @@ impl Connection {
         answered.await.unwrap_or_else(|_gone| Err("the connection was closed".to_owned()))
     }
 
-    /// Like [`Connection::request`], with a time limit.
+    /// Like [`AcpConnection::request`], with a time limit.
     pub(super) async fn request_within(
         &self,
         method: &str,
@@ -118,7 +118,7 @@ impl Connection {
     }
 }
 
-impl Drop for Connection {
+impl Drop for AcpConnection {
     fn drop(&mut self) {
         self.reader.abort();
     }

@@ -8,7 +8,7 @@ use adjutant_core::{WorkerSessionStart, WorkerUsageReport};
 use adjutant_engine::{WorkerAnswer, WorkerLink};
 use serde_json::{Value, json};
 
-use super::connection::Connection;
+use super::connection::AcpConnection;
 use super::updates::{TurnState, UpdateReader};
 use crate::process::WorkerProcess;
 
@@ -35,7 +35,7 @@ pub(crate) struct SessionPlan {
 
 /// A client with an open session.
 pub(crate) struct AcpClient {
-    connection: Connection,
+    connection: AcpConnection,
     session: String,
     turn: Arc<Mutex<TurnState>>,
 }
@@ -62,7 +62,7 @@ impl AcpClient {
         let updates = UpdateReader::new(link, Arc::clone(&turn), plan.remarks);
         let (_, nothing) = tokio::sync::mpsc::channel(1);
         let output = std::mem::replace(&mut process.output, nothing);
-        let connection = Connection::start(output, process.input.clone(), updates);
+        let connection = AcpConnection::start(output, process.input.clone(), updates);
         let client = json!({ "name": "adjutant", "version": env!("CARGO_PKG_VERSION") });
         let capabilities = json!({
             "fs": { "readTextFile": false, "writeTextFile": false },

@@ -10,8 +10,8 @@ use std::time::Duration;
 use adjutant_core::{AttemptError, Usage, WorkerCallEnd, WorkerCallRequest};
 use adjutant_engine::AdmittedCall;
 use adjutant_model::gateway::{
-    AnswerEnd, GenerateEndpoint, MeteredAnswer, RequestProblem, ServedRequest, UpstreamAnswer,
-    UsageMeter, refusal_body,
+    AnswerEnd, GenerateEndpoint, MAX_REQUEST_BYTES, MeteredAnswer, RequestProblem, ServedRequest,
+    UpstreamAnswer, UsageMeter, refusal_body,
 };
 use bytes::Bytes;
 use http_body_util::channel::Channel;
@@ -22,9 +22,6 @@ use hyper::{Request, Response, StatusCode};
 use tokio::sync::{oneshot, watch};
 
 use super::{AnswerBody, GatewayService, is_set, json};
-
-/// The largest request. Conversations with images have some megabytes.
-const MAX_REQUEST_BYTES: usize = 32 << 20;
 
 /// Chunks of an answer that wait for the worker. More would only use memory: a slow worker slows the provider down.
 const WAITING_CHUNKS: usize = 16;
@@ -42,10 +39,11 @@ pub(super) async fn answer_call(
     request: Request<Incoming>,
 ) -> Response<AnswerBody> {
     let headers = passed_headers(request.headers());
-    let read = match Limited::new(request.into_body(), MAX_REQUEST_BYTES).collect().await {
+    let read = match Limited::new(request.into_body(), MAX_REQUEST_BYTES as usize).collect().await {
         Ok(body) => ServedRequest::parse(&endpoint, &body.to_bytes()),
         Err(_) => {
-            let limit = MAX_REQUEST_BYTES as u64;
+            // How much larger it is was not read.
+            let limit = MAX_REQUEST_BYTES;
             Err(RequestProblem::TooLarge { bytes: limit + 1, limit })
         }
     };
