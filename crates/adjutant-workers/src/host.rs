@@ -99,7 +99,7 @@ impl Workers {
 /// Opens the provider of a model.
 pub(crate) fn open_upstream(model: &ModelSpec, sources: &ModelSources) -> Result<Upstream, String> {
     if model.name.starts_with("script:") || model.name.starts_with("replay:") {
-        return Err(format!("it needs a model of a provider, and {} is none", model.name));
+        return Err(format!("it needs a model of a provider, which {} is not", model.name));
     }
     Upstream::open(&model.name, sources).map_err(|error| error.to_string())
 }

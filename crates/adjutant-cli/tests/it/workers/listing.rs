@@ -181,7 +181,7 @@ fn a_model_that_the_worker_cannot_speak_to_is_refused() {
 
     **Error** (TOOL_UNAVAILABLE):
 
-    > Worker scripted: it needs a model of a provider, and script:../script.toml is none.
+    > Worker scripted: it needs a model of a provider, which script:../script.toml is not.
 
     **Next step**: `adjutant workers` says which workers there are and what each needs.
 
