@@ -9,7 +9,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// The workspace crates that each crate may depend on. A crate that is missing here fails the test.
-const ARROWS: [(&str, &[&str]); 14] = [
+const ARROWS: [(&str, &[&str]); 15] = [
     ("adjutant-formats", &[]),
     ("adjutant-core", &["adjutant-formats"]),
     ("adjutant-view", &["adjutant-core", "adjutant-formats"]),
@@ -49,6 +49,17 @@ const ARROWS: [(&str, &[&str]); 14] = [
             "adjutant-model",
             "adjutant-view",
             "adjutant-workers",
+        ],
+    ),
+    // The library for other programs chooses a model too.
+    (
+        "adjutant",
+        &[
+            "adjutant-core",
+            "adjutant-formats",
+            "adjutant-engine",
+            "adjutant-model",
+            "adjutant-view",
         ],
     ),
     ("adjutant-mcp", &["adjutant-core", "adjutant-formats", "adjutant-engine", "adjutant-view"]),

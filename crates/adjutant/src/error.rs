@@ -1,0 +1,68 @@
+//! Why tasks could not be delegated.
+
+use std::io;
+
+use adjutant_core::Refusal;
+use adjutant_core::ids::InvalidLabel;
+use adjutant_engine::{ArchiveError, EngineError};
+use adjutant_model::OpenModelError;
+
+/// Why tasks could not be delegated, or a run could not be recorded to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No model was set.
+    #[error("no model is set; name one with AdjutantBuilder::model")]
+    NoModel,
+    /// The model cannot be used.
+    #[error(transparent)]
+    Model(#[from] OpenModelError),
+    /// No state directory was set, and there is no default without `HOME`.
+    #[error("no state directory: HOME is not set; name one with AdjutantBuilder::state_dir")]
+    NoStateDir,
+    /// Agents may write, but the program does not start the sandbox helper.
+    #[error(
+        "agents that write need adjutant::run_sandbox_helper_if_asked() as the first call of main"
+    )]
+    NoSandboxHelper,
+    /// A label is empty or too long.
+    #[error("`{label}` is not a label")]
+    Label {
+        /// The label as given.
+        label: String,
+        /// What is wrong with it.
+        source: InvalidLabel,
+    },
+    /// The call was refused as a whole; no task started.
+    #[error(transparent)]
+    Refused(Refusal),
+    /// The run has no recorded beginning, so it cannot be resumed.
+    #[error("nothing to resume: {0} never began")]
+    NothingToResume(String),
+    /// Earlier runs cannot be read.
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
+    /// The run could not be started, or stopped before its end.
+    #[error(transparent)]
+    Engine(EngineError),
+    /// A thread or a runtime cannot be started.
+    #[error("cannot start a thread for the run")]
+    Thread(#[source] io::Error),
+    /// A bug in Adjutant: the thread of the run panicked. What was recorded is kept.
+    #[error("the thread of the run ended unexpectedly; this is a bug in Adjutant")]
+    ThreadGone,
+}
+
+impl From<EngineError> for Error {
+    fn from(error: EngineError) -> Self {
+        if let EngineError::Refused(refusal) = error {
+            return Self::Refused(refusal);
+        }
+        Self::Engine(error)
+    }
+}
+
+impl Error {
+    pub(crate) fn no_run_id(error: impl Into<EngineError>) -> Self {
+        Self::Engine(error.into())
+    }
+}

@@ -1,0 +1,93 @@
+//! A run that is at work.
+
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use adjutant_core::{RunId, SessionId};
+use adjutant_engine::ControlCommand;
+use futures_core::Stream;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::{Error, ProgressEvent, Report};
+
+/// A run that is at work on a thread of its own.
+///
+/// It is a [`Stream`] of progress events. Events that are not read do not slow the run down: at most
+/// [`LiveRun::WAITING_EVENTS`] wait, and later ones are dropped. The report is always complete. Dropping a `LiveRun`
+/// cancels the run.
+pub struct LiveRun {
+    pub(crate) id: RunId,
+    pub(crate) events: mpsc::Receiver<ProgressEvent>,
+    pub(crate) control: mpsc::Sender<ControlCommand>,
+    /// Taken when the report was received.
+    pub(crate) report: Option<oneshot::Receiver<Result<Report, Error>>>,
+}
+
+impl LiveRun {
+    /// The most events that wait to be read: some minutes of a busy run, in less than a megabyte.
+    pub const WAITING_EVENTS: usize = 4_096;
+
+    /// Returns the id, with which [`crate::Adjutant::resume`] continues the run if this process is killed.
+    #[must_use]
+    pub const fn id(&self) -> RunId {
+        self.id
+    }
+
+    /// Waits for the next progress event. Returns `None` when the run has ended.
+    pub async fn next_event(&mut self) -> Option<ProgressEvent> {
+        self.events.recv().await
+    }
+
+    /// Cancels the run. Its tasks end as cancelled, with what they have found; the report follows within seconds.
+    pub fn cancel(&self) {
+        // A full queue already holds commands that are about to be executed, and a closed one means that the run ended.
+        let _ = self.control.try_send(ControlCommand::CancelRun);
+    }
+
+    /// Cancels one task and everything that it delegated.
+    pub fn cancel_task(&self, session: SessionId) {
+        let _ = self.control.try_send(ControlCommand::Cancel(session));
+    }
+
+    /// Gives an agent a message before its next turn.
+    pub fn tell(&self, session: SessionId, message: impl Into<String>) {
+        let _ = self.control.try_send(ControlCommand::Tell(session, message.into()));
+    }
+
+    /// Waits until everything has ended. Dropping the future cancels the run.
+    ///
+    /// # Errors
+    ///
+    /// If the call was refused as a whole, or the run could not be recorded to its end.
+    pub async fn report(mut self) -> Result<Report, Error> {
+        // Unread events would only wait in vain.
+        self.events.close();
+        let Some(report) = &mut self.report else { return Err(Error::ThreadGone) };
+        let received = report.await.unwrap_or(Err(Error::ThreadGone));
+        self.report = None;
+        received
+    }
+}
+
+impl Drop for LiveRun {
+    fn drop(&mut self) {
+        if self.report.is_some() {
+            self.cancel();
+        }
+    }
+}
+
+impl Stream for LiveRun {
+    type Item = ProgressEvent;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<ProgressEvent>> {
+        self.events.poll_recv(cx)
+    }
+}
+
+impl fmt::Debug for LiveRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LiveRun").field("id", &self.id).finish_non_exhaustive()
+    }
+}

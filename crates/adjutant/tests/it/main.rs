@@ -1,0 +1,5 @@
+//! The library as an embedding program uses it.
+#![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+mod delegation;
+mod examples;
