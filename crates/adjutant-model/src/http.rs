@@ -6,13 +6,17 @@
 //! address that the user did not configure.
 //!
 //! Roots come from the system (`rustls-platform-verifier`, which reqwest depends on anyway), so that a
-//! company's own certificates work and no root list in the binary becomes outdated.
+//! company's own certificates work and no root list in the binary becomes outdated. Mozilla's list in the binary is used
+//! only where the system has no certificates at all, as in an empty container.
 
-use std::sync::OnceLock;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use reqwest::Client;
 use reqwest::redirect::Policy;
+use rustls::ClientConfig;
+use rustls_platform_verifier::Verifier;
 
 /// Timeouts for connecting, for silence, and for the end of a finished response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,13 +72,17 @@ impl HttpClients {
     fn make_encrypted(&self) -> Option<Client> {
         // Fails if a provider is already installed, which is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        self.builder().https_only(true).build().ok()
+        let builder = || self.builder().https_only(true);
+        builder()
+            .build()
+            .ok()
+            .or_else(|| builder().tls_backend_preconfigured(bundled_roots().ok()?).build().ok())
     }
 
     /// An unused TLS configuration without roots keeps reqwest from loading the system's.
     fn make_plain(&self) -> Option<Client> {
-        let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
-        let unused = rustls::ClientConfig::builder_with_provider(provider)
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let unused = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .ok()?
             .with_root_certificates(rustls::RootCertStore::empty())
@@ -88,6 +96,37 @@ impl HttpClients {
             .connect_timeout(self.timeouts.connect)
             .read_timeout(self.timeouts.idle)
             .redirect(Policy::none())
+            // Without /etc/hosts the C library does not know this name. Port 0 stands for the port of the URL.
+            .resolve_to_addrs(
+                "localhost",
+                &[
+                    SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+                    SocketAddr::from((Ipv6Addr::LOCALHOST, 0)),
+                ],
+            )
             .user_agent(concat!("adjutant/", env!("CARGO_PKG_VERSION")))
+    }
+}
+
+/// Returns a TLS configuration with the roots in this program, for a system that has none.
+fn bundled_roots() -> Result<ClientConfig, rustls::Error> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let roots = webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter().cloned();
+    let verifier = Verifier::new_with_extra_roots(roots, Arc::clone(&provider))?;
+    Ok(ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_no_client_auth())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bundled_roots_are_accepted() {
+        let added = bundled_roots().map(|config| config.alpn_protocols.len());
+        assert_eq!(added.ok(), Some(0));
     }
 }

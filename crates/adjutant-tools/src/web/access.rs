@@ -103,8 +103,11 @@ impl WebAccess {
 
     fn load_tls(&self) -> Result<Arc<ClientConfig>, rustls::Error> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let roots = self.tests.extra_roots.iter().cloned().map(CertificateDer::from);
-        let verifier = Verifier::new_with_extra_roots(roots, Arc::clone(&provider))?;
+        let extra = || self.tests.extra_roots.iter().cloned().map(CertificateDer::from);
+        let bundled = || webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter().cloned();
+        // The roots in this program are for a system that has none.
+        let verifier = Verifier::new_with_extra_roots(extra(), Arc::clone(&provider))
+            .or_else(|_| Verifier::new_with_extra_roots(bundled(), Arc::clone(&provider)))?;
         let config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
             // `dangerous` is rustls' name for setting any custom verifier; this one uses the system's roots.
