@@ -1,4 +1,4 @@
-//! Asks the linker for compact relocations where the C library can read them.
+//! Writes the text of `--version`, and asks the linker for compact relocations where the C library can read them.
 //!
 //! The loader reads every relocation at the start of a process: as a plain table they are 0.7 MB in the
 //! memory of each run, packed they are 10 kB. A program made so needs at least [`READS_PACKED`] wherever
@@ -13,9 +13,24 @@ const READS_PACKED: (u32, u32) = (2, 36);
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-env-changed=ADJUTANT_COMMIT");
+    println!("cargo::rustc-env=ADJUTANT_VERSION={}", version());
     if may_pack() {
         println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
     }
+}
+
+/// Returns the version, with the commit and the kind of the build. Only packages know their commit for certain: a source
+/// tree may have changed since its last commit.
+fn version() -> String {
+    let read = |name: &str| env::var(name).unwrap_or_default();
+    let commit = read("ADJUTANT_COMMIT");
+    let origin =
+        if commit.is_empty() { "from source" } else { commit.get(..12).unwrap_or(&commit) };
+    let is_static = read("CARGO_CFG_TARGET_FEATURE").split(',').any(|it| it == "crt-static");
+    let linking = if is_static { ", static" } else { "" };
+    let profile = read("PROFILE");
+    format!("{} ({origin}, {profile}{linking}, {})", read("CARGO_PKG_VERSION"), read("TARGET"))
 }
 
 /// Says whether the program is for this machine, which is what its C library can be asked about.

@@ -46,7 +46,7 @@ pub(crate) use task::{TaskAddArgs, TaskArgs, TaskCommand, TaskSetArgs};
 ///
 /// Start with `adjutant demo`: it needs no key and no network.
 #[derive(Debug, Parser)]
-#[command(name = "adjutant", version, about, after_help = EXIT_CODES)]
+#[command(name = "adjutant", version = env!("ADJUTANT_VERSION"), about, after_help = EXIT_CODES)]
 pub(crate) struct Cli {
     /// The command; without one, the next steps here are printed.
     #[command(subcommand)]
@@ -265,6 +265,12 @@ pub(crate) enum CliCommand {
     Completions {
         /// The shell.
         shell: clap_complete::Shell,
+    },
+    /// Write a man page for each command to a directory; for packages.
+    #[command(hide = true)]
+    ManPages {
+        /// The directory.
+        directory: PathBuf,
     },
 }
 

@@ -125,6 +125,13 @@ fn act(cli: Cli) -> Result<ExitCode, Failure> {
             output::print(&String::from_utf8_lossy(&script))?;
             Ok(Exit::Completed)
         }
+        CliCommand::ManPages { directory } => {
+            clap_mangen::generate_to(Cli::command(), &directory).map_err(|error| {
+                let place = directory.display();
+                Failure::new(Exit::Failed, format!("cannot write man pages to {place}: {error}"))
+            })?;
+            Ok(Exit::Completed)
+        }
     };
     exit.map(ExitCode::from)
 }

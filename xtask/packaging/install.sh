@@ -1,0 +1,60 @@
+#!/bin/sh
+# Installs Adjutant from the tarball beside this script, or from the one that is named.
+#   sh install.sh [--prefix DIR] [TARBALL]      installs below DIR (default: ~/.local)
+#   sh install.sh [--prefix DIR] --uninstall    removes what it installed
+set -eu
+
+prefix=${HOME:-}/.local
+tarball=
+uninstall=no
+while [ $# -gt 0 ]; do
+    case $1 in
+    --prefix)
+        [ $# -ge 2 ] || { echo "install.sh: --prefix needs a directory" >&2; exit 2; }
+        prefix=$2
+        shift
+        ;;
+    --uninstall) uninstall=yes ;;
+    -h | --help) sed -n '2,4s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    -*) echo "install.sh: unknown option $1" >&2; exit 2 ;;
+    *) tarball=$1 ;;
+    esac
+    shift
+done
+
+list=$prefix/share/adjutant/installed-files
+if [ "$uninstall" = yes ]; then
+    [ -f "$list" ] || { echo "install.sh: nothing is installed below $prefix" >&2; exit 1; }
+    while IFS= read -r file; do rm -f "$prefix/$file"; done <"$list"
+    rm -f "$list"
+    # Only directories that are empty now.
+    rmdir "$prefix/share/adjutant" "$prefix/share/doc/adjutant" 2>/dev/null || true
+    echo "removed Adjutant from $prefix"
+    exit 0
+fi
+
+[ "$(uname -s)-$(uname -m)" = Linux-x86_64 ] || {
+    echo "install.sh: this package is for x86-64 Linux, and this is $(uname -s) $(uname -m)" >&2
+    exit 1
+}
+here=$(cd "$(dirname "$0")" && pwd)
+if [ -z "$tarball" ]; then
+    for tarball in "$here"/adjutant-*-x86_64-linux.tar.xz; do :; done
+fi
+[ -f "$tarball" ] || { echo "install.sh: there is no $tarball" >&2; exit 1; }
+sums=$(dirname "$tarball")/SHA256SUMS
+if [ -f "$sums" ]; then
+    (cd "$(dirname "$tarball")" && grep " $(basename "$tarball")\$" SHA256SUMS | sha256sum -c - >/dev/null) || {
+        echo "install.sh: $tarball does not match SHA256SUMS" >&2
+        exit 1
+    }
+fi
+files=$(tar -tJf "$tarball" | sed -n 's#^[^/]*/\(.*[^/]\)$#\1#p')
+mkdir -p "$prefix/share/adjutant"
+tar -xJf "$tarball" -C "$prefix" --strip-components=1 --no-same-owner
+printf '%s\n' "$files" >"$list"
+echo "installed $("$prefix/bin/adjutant" --version) below $prefix"
+case ":$PATH:" in
+*":$prefix/bin:"*) echo "try it: adjutant demo" ;;
+*) echo "try it: $prefix/bin/adjutant demo (add $prefix/bin to PATH)" ;;
+esac

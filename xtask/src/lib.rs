@@ -1,1 +1,0 @@
-//! Checks of the cargo workspace itself. They are in `tests/tidy.rs` and run with all other tests.
