@@ -196,7 +196,13 @@ impl Engine {
         let model = self.brief_builder.models.default_spec();
         let none = || Err("external workers are not available in this program".to_owned());
         let found = self.workers.as_ref().map_or_else(none, |host| host.check(&name, model));
+        let has_sandbox = !self.terms().is_some_and(|terms| terms.sandbox_off);
         let (place, problem) = match found {
+            Ok(WorkerPlace::Workspace) if !has_sandbox => {
+                let problem =
+                    "it runs only in the sandbox, which is switched off; leave out --sandbox=off";
+                (WorkerPlace::Workspace, Some(problem.to_owned()))
+            }
             Ok(place) => (place, None),
             Err(problem) => (WorkerPlace::Workspace, Some(problem)),
         };
