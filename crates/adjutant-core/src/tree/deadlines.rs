@@ -127,23 +127,30 @@ impl Tree {
         }
     }
 
-    /// Returns the error of a stalled call, and how the agent ends after the last attempt.
+    /// Returns the error of a stalled call or worker, and how the agent ends after the last attempt.
     fn stalled(&self, node: &Node) -> (AttemptError, PlannedEnd) {
         let seconds = grouped(self.policy.stall_s.unwrap_or_default());
+        let (message, end, advice) = match node.worker_silence(&seconds) {
+            Some(silence) => {
+                let advice = "`adjutant log` shows what it did last; resume it, with a larger stall_s if its commands are slow.";
+                (format!("the {silence}"), format!("The {silence}."), advice)
+            }
+            None => {
+                let attempt = node.open_attempt_number();
+                let end = format!(
+                    "No byte came from the model for {seconds} s (attempt {attempt} of {MAX_ATTEMPTS})."
+                );
+                let message = format!("no byte came from the model for {seconds} s");
+                (message, end, "Try again, or use another model.")
+            }
+        };
         let error = AttemptError {
             kind: ModelErrorKind::Idle,
-            message: format!("no byte came from the model for {seconds} s"),
+            message,
             retry_after_ms: None,
             never_began: false,
         };
-        let message = format!(
-            "No byte came from the model for {seconds} s (attempt {} of {MAX_ATTEMPTS}).",
-            node.open_attempt_number()
-        );
-        (
-            error,
-            PlannedEnd::partial(ErrorCode::Stalled, message, "Try again, or use another model."),
-        )
+        (error, PlannedEnd::partial(ErrorCode::Stalled, end, advice))
     }
 
     /// Restarts the stall timer of a running model call.

@@ -552,6 +552,18 @@ impl Node {
         self.worker.as_ref()?.session_id.as_deref()
     }
 
+    /// Says that its worker, or the model that the worker waits for, was silent, as a sentence without its first word
+    /// "The"; `None` without a worker.
+    pub(super) fn worker_silence(&self, seconds: &str) -> Option<String> {
+        let worker = self.worker.as_ref()?;
+        let name = &worker.terms.name;
+        Some(if worker.open.is_empty() {
+            format!("worker {name} was silent for {seconds} s: no message and no model call")
+        } else {
+            format!("worker {name} waits for its model, which sent no byte for {seconds} s")
+        })
+    }
+
     /// Returns a running model call of its worker: the model as `provider/model`, and the output tokens it may ask for.
     #[must_use]
     pub fn worker_call(&self, call: u32) -> Option<(&str, u64)> {

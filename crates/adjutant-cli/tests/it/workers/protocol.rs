@@ -85,8 +85,8 @@ fn an_agent_that_goes_silent_stalls() {
     let flags = ["--set", "stall_s=1"];
     insta::assert_snapshot!(end(&json!({}), json!([call(), "silent"]), &flags), @"
     partial
-    STALLED: No byte came from the model for 1 s (attempt 1 of 3).
-    Try again, or use another model.
+    STALLED: The worker scripted was silent for 1 s: no message and no model call.
+    `adjutant log` shows what it did last; resume it, with a larger stall_s if its commands are slow.
     ");
 }
 

@@ -453,6 +453,26 @@ fn a_worker_that_acts_does_not_stall() {
 }
 
 #[test]
+fn what_was_silent_is_named() {
+    let stalled = |has_call: bool| {
+        let (mut sim, child) = working(&["stall_s=60"], task());
+        if has_call {
+            admit(&mut sim, child, request());
+        }
+        sim.tick_at(61);
+        sim.ended(child)
+    };
+    insta::assert_snapshot!(stalled(false), @"
+    partial STALLED: The worker codex was silent for 60 s: no message and no model call.
+    => `adjutant log` shows what it did last; resume it, with a larger stall_s if its commands are slow.
+    ");
+    insta::assert_snapshot!(stalled(true), @"
+    partial STALLED: The worker codex waits for its model, which sent no byte for 60 s.
+    => `adjutant log` shows what it did last; resume it, with a larger stall_s if its commands are slow.
+    ");
+}
+
+#[test]
 fn what_workers_wrote_expires() {
     let session = SessionId::new(1_700_000_000, [1; 6]);
     let secret = "the secret";
