@@ -17,9 +17,14 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
 
 /// Prints a value as one line of JSON.
 pub(crate) fn print_json_line(value: &impl Serialize) -> Result<(), Failure> {
+    print(&json_line(value)?)
+}
+
+/// Returns a value as one line of JSON.
+pub(crate) fn json_line(value: &impl Serialize) -> Result<String, Failure> {
     let text = serde_json::to_string(value)
         .map_err(|error| Failure::new(Exit::Failed, format!("cannot write JSON: {error}")))?;
-    print(&format!("{}\n", escaped(&text)))
+    Ok(format!("{}\n", escaped(&text)))
 }
 
 /// Escapes control characters as `\uXXXX`, so that they cannot control a terminal. They occur only inside JSON

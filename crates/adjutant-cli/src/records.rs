@@ -3,12 +3,14 @@
 //! They read journals only and never contact the process of a run. Start at [`fold`].
 
 use std::io::{self, IsTerminal};
+use std::path::Path;
+use std::time::Duration;
 
 use adjutant_core::{Conversation, DelegationState, RunId, SessionId, Timestamp};
 use adjutant_engine::results::disk_usage;
 use adjutant_engine::{
     Archive, ArchiveError, Expiry, JournalFollower, LoadedJournal, PruneOutcome, RunFiles,
-    RunLiveness,
+    RunLiveness, wall_now,
 };
 use adjutant_view::results::{CallResults, root_end, synthesis};
 use adjutant_view::status::{self, ContentRetention, ObservedRun, StatusJson};
@@ -24,20 +26,18 @@ use serde_json::{Value, json};
 use crate::args::{
     CostArgs, LogArgs, PruneRunsArgs, ResultArgs, ResultFormat, RunArg, ScopeFlag, StatusArgs,
 };
+use crate::delegate::absolute;
 use crate::execute::{show_results, transcripts};
 use crate::exit::{Exit, Failure};
 use crate::hints::{advise, program};
-use crate::live::palette;
-use crate::output::{print, print_json, print_json_line, say};
+use crate::live::{columns, palette};
+use crate::output::{has_no_reader, json_line, print, print_json, say};
 use crate::projections;
 use crate::results::{disk_usage_json, disk_usage_text, prune_merges, prune_results};
-use crate::run_lookup::{self, CommandVerb};
+use crate::run_lookup::{self, CommandVerb, ProjectTree};
 
 /// The version of the views in checkpoints. Increase it when the fields of [`RunView`] change.
 const FOLD_VERSION: u32 = 14;
-
-/// The most runs in a list.
-const LISTED: usize = 20;
 
 /// A run that was found, with its folded journal.
 struct FoundRun {
@@ -96,7 +96,7 @@ pub(crate) fn run_status(
     if args.tree {
         return run_tree(archive, &RunArg { run: args.run.clone() }, as_json);
     }
-    let Some(text) = &args.run else { return list(archive, as_json) };
+    let Some(text) = &args.run else { return list(archive, args, as_json) };
     // Only the JSON output contains every note and file.
     let found =
         find(archive, Some(text), if as_json { ViewDetail::Texts } else { ViewDetail::Numbers })?;
@@ -116,14 +116,23 @@ struct RunListJson {
     disk: Value,
 }
 
-fn list(archive: &Archive, as_json: bool) -> Result<Exit, Failure> {
+fn list(archive: &Archive, args: &StatusArgs, as_json: bool) -> Result<Exit, Failure> {
     let mut views = Vec::new();
     let mut unreadable = 0;
-    let runs = archive.runs().map_err(archive_failure)?;
-    if runs.len() > LISTED {
-        say(&format!("adjutant: the newest {LISTED} of {} runs", runs.len()));
+    let mut runs = archive.runs().map_err(archive_failure)?;
+    if args.here {
+        let tree = ProjectTree::around(&absolute(Path::new("."))?);
+        runs.retain(|files| files.workdir().is_some_and(|workdir| tree.has(&workdir)));
     }
-    for files in runs.into_iter().take(LISTED) {
+    let (all, most) = (runs.len(), if args.all { usize::MAX } else { args.number });
+    // A live run is listed even if many runs started after it.
+    let is_live = |files: &RunFiles| matches!(files.liveness(), Ok(RunLiveness::Live { .. }));
+    let mut places = 0..runs.len();
+    runs.retain(|files| {
+        let place = places.next().unwrap_or(usize::MAX);
+        place < most || (place < SEARCHED_FOR_LIVE && is_live(files))
+    });
+    for files in runs {
         // A damaged run must not hide the others.
         match fold(&files, ViewDetail::Numbers) {
             Ok((view, liveness)) => views.push((view, liveness, files)),
@@ -133,8 +142,10 @@ fn list(archive: &Archive, as_json: bool) -> Result<Exit, Failure> {
             }
         }
     }
-    let looks: Vec<ObservedRun<'_>> =
+    let mut looks: Vec<ObservedRun<'_>> =
         views.iter().map(|(view, liveness, files)| observe_run(view, *liveness, files)).collect();
+    // Stable, so that the newest run stays first within its kind.
+    looks.sort_by_key(status::urgency);
     if as_json {
         let disk = disk_usage_json(disk_usage(archive.path()));
         print_json(&RunListJson { list: status::list_json(&looks), disk })?;
@@ -144,16 +155,35 @@ fn list(archive: &Archive, as_json: bool) -> Result<Exit, Failure> {
              removes what never began.",
             count_with_noun(unreadable, "run")
         ));
+    } else if looks.is_empty() && args.here {
+        say("No runs in this directory. `adjutant status` lists the runs of all directories.");
     } else if looks.is_empty() {
         say("No runs yet. `adjutant demo` makes one.");
     } else {
-        print(&status::list(&looks))?;
+        print(&status::table(&looks, wall_now(), list_columns()))?;
+        let left_out = all.saturating_sub(looks.len() + unreadable);
+        if left_out > 0 {
+            say(&format!(
+                "{} not shown; -n N or --all shows more",
+                count_with_noun(left_out, "older run")
+            ));
+        }
         if let Some(used) = disk_usage_text(disk_usage(archive.path())) {
             say(&format!("Disk space: {used}"));
         }
     }
     Ok(Exit::Completed)
 }
+
+/// Returns the width of lists: that of the terminal. A pipe gets wide lines, which a program can cut itself.
+pub(crate) fn list_columns() -> usize {
+    if io::stdout().is_terminal() { columns(io::stdout()) } else { PIPE_COLUMNS }
+}
+
+const PIPE_COLUMNS: usize = 160;
+
+/// How many of the newest runs are searched for live ones that are not among the listed.
+const SEARCHED_FOR_LIVE: usize = 200;
 
 /// Runs `adjutant tree`.
 pub(crate) fn run_tree(archive: &Archive, run: &RunArg, as_json: bool) -> Result<Exit, Failure> {
@@ -309,39 +339,64 @@ pub(crate) fn run_cost(archive: &Archive, args: &CostArgs, as_json: bool) -> Res
 pub(crate) fn run_log(archive: &Archive, args: &LogArgs, as_json: bool) -> Result<Exit, Failure> {
     let (files, session) = run_lookup::find_to_show(archive, args.run.run.as_deref(), |_| true)?;
     let wanted = session.filter(|session| *session != files.id().root_session());
-    let life = files.liveness().map_err(archive_failure)?;
     let mut view = RunView::light();
-    let mut records = files.records().map_err(archive_failure)?;
     let mut delegated = false;
-    for record in &mut records {
-        let record = record.map_err(archive_failure)?;
-        let entry = TimedEvent::new(record.at, record.wall_ms, &record.event);
-        view.apply(entry);
-        if wanted.is_some() && record.event.session() != wanted {
-            continue;
+    // Reports a journal that is lost, which a follower takes for one that is not written yet.
+    files.records().map(drop).map_err(archive_failure)?;
+    let mut journal = files.follow();
+    let life = loop {
+        // Checked before reading: after a writer is gone, all its records are visible.
+        let life = files.liveness().map_err(archive_failure)?;
+        let mut text = String::new();
+        let mut shown = Ok(());
+        let read = journal.read_new(|record| {
+            let entry = TimedEvent::new(record.at, record.wall_ms, &record.event);
+            view.apply(entry);
+            if shown.is_err() || (wanted.is_some() && record.event.session() != wanted) {
+                return;
+            }
+            let line = if args.delegations {
+                delegations::line(&view, &entry).map_or(Ok(String::new()), |it| json_line(&it))
+            } else if as_json {
+                let (at, wall, event) = (record.at, record.wall_ms, &record.event);
+                json_line(&json!({ "v": 1, "seq": record.seq.get(), "at": at, "wall": wall, "event": event }))
+            } else {
+                Ok(format!("{}\n", log::line(&view, &entry)))
+            };
+            delegated |= line.as_ref().is_ok_and(|line| !line.is_empty());
+            shown = line.and_then(|line| {
+                text.push_str(&line);
+                if text.len() < LOG_CHUNK_BYTES { Ok(()) } else { print(&std::mem::take(&mut text)) }
+            });
+        });
+        print(&text)?;
+        shown?;
+        read.map_err(archive_failure)?;
+        let is_over = match wanted.and_then(|session| view.delegation(session)) {
+            Some(delegation) => !delegation.state.is_live(),
+            None => view.outcome().is_some(),
+        };
+        // A silent run writes nothing, so waiting for a failed write is not enough.
+        if !args.follow || is_over || life == RunLiveness::Dead || has_no_reader() {
+            break life;
         }
-        if args.delegations {
-            let line = delegations::line(&view, &entry);
-            delegated |= line.is_some();
-            line.map_or(Ok(()), |line| print_json_line(&line))?;
-        } else if as_json {
-            let (at, wall, event) = (record.at, record.wall_ms, &record.event);
-            print_json_line(
-                &json!({ "v": 1, "seq": record.seq.get(), "at": at, "wall": wall, "event": event }),
-            )?;
-        } else {
-            print(&format!("{}\n", log::line(&view, &entry)))?;
-        }
-    }
+        std::thread::sleep(LOG_LOOK);
+    };
     if args.delegations && !delegated {
         let name = wanted.map_or_else(|| files.id().to_string(), |session| session.to_string());
         say(&format!("adjutant: {name} delegated nothing"));
     }
     if life == RunLiveness::Dead {
-        say_torn(files.id(), records.torn_bytes());
+        say_torn(files.id(), journal.torn_bytes());
     }
     Ok(Exit::Completed)
 }
+
+/// How many bytes of `log` are written at once: a write per event takes more time than reading them.
+const LOG_CHUNK_BYTES: usize = 64 * 1024;
+
+/// How often `log --follow` looks for new events.
+const LOG_LOOK: Duration = Duration::from_millis(100);
 
 /// Runs `adjutant prune`: removes the content of old runs, old results and undo records.
 pub(crate) fn run_prune(

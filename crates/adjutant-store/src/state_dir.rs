@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use adjutant_core::RunId;
+use adjutant_core::ids::SUFFIX_LEN;
 
 use crate::files::{self, FileError, FileErrorContext};
 use crate::lock::WriterLiveness;
@@ -169,7 +170,7 @@ impl StateDir {
         written.and(removed).during("write to", &self.runs)
     }
 
-    /// Finds a run by its id, by a prefix of its id with or without `run_`, or by the word `latest`.
+    /// Finds a run by its id, by a prefix of its id with or without `run_`, by its last six characters, or by the word `latest`.
     pub fn find(&self, text: &str) -> Result<RunDir, FindRunError> {
         if let Ok(id) = text.parse::<RunId>() {
             let run = self.run(id);
@@ -185,7 +186,8 @@ impl StateDir {
         }
         let fits = |id: &&RunId| {
             let name = id.to_string();
-            !text.is_empty() && (name.starts_with(text) || name[4..].starts_with(text))
+            let is_end = || text.len() == SUFFIX_LEN && name.ends_with(text);
+            !text.is_empty() && (name.starts_with(text) || name[4..].starts_with(text) || is_end())
         };
         let fitting: Vec<RunId> = ids.iter().filter(fits).copied().collect();
         match fitting.as_slice() {

@@ -32,6 +32,18 @@ pub fn elapsed(duration: Duration) -> String {
     }
 }
 
+/// Returns how long ago something was, in one unit: `5s`, `12m`, `3h`, `16d`.
+#[must_use]
+pub fn age(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    match seconds {
+        0..=59 => format!("{seconds}s"),
+        60..=3_599 => format!("{}m", seconds / 60),
+        3_600..=86_399 => format!("{}h", seconds / 3_600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
 fn split(wall_ms: u64) -> (String, u64) {
     (date(wall_ms), wall_ms % MS_PER_DAY)
 }

@@ -63,13 +63,29 @@ pub(crate) struct StatusArgs {
     /// Show the run as a tree, as `adjutant tree` does [default: the latest run].
     #[arg(long)]
     pub(crate) tree: bool,
+
+    /// List this many of the newest runs; live runs are listed too.
+    #[arg(short, long, value_name = "N", default_value_t = 20, conflicts_with_all = ["run", "tree"])]
+    pub(crate) number: usize,
+
+    /// List all runs.
+    #[arg(long, conflicts_with_all = ["run", "tree", "number"])]
+    pub(crate) all: bool,
+
+    /// List only the runs of this directory and its git work tree.
+    #[arg(long, conflicts_with_all = ["run", "tree"])]
+    pub(crate) here: bool,
 }
 
 const STATUS_HELP: &str = "Examples:
   adjutant status                  the newest runs, and what the live ones are doing
+  adjutant status --here -n 5      the newest five runs of this directory
   adjutant status latest           everything about the latest run
   adjutant status --tree           the delegations of the latest run as a tree
   adjutant status sess_1738326896_a1b2c3 --json
+
+What waits for a person comes first, then the live runs, then the newest. Narrow terminals show the last six
+characters of a run's id; every command takes them as its name.
 
 A run whose process has died is `interrupted` and is listed with the command that resumes it.";
 
@@ -143,10 +159,15 @@ pub(crate) struct LogArgs {
     /// Print the start and the end of each delegation instead, one JSON object per line.
     #[arg(long)]
     pub(crate) delegations: bool,
+
+    /// Continue to print events until the run, or the named delegation, ends.
+    #[arg(short, long)]
+    pub(crate) follow: bool,
 }
 
 const LOG_HELP: &str = "Examples:
   adjutant log                     every event of the latest run, as text
+  adjutant log -f                  and those to come, until the run ends
   adjutant log run_17 --json       the journal of a run, one record per line
   adjutant log --delegations | jq 'select(.status != \"started\")'";
 

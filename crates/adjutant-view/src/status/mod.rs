@@ -4,6 +4,7 @@
 //! [`ContentRetention`] says whether its texts are still stored or have expired.
 
 mod json;
+mod table;
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -23,6 +24,7 @@ use crate::time_text::{elapsed, rfc3339};
 use crate::worker_text::{agent_text, calls_text, report_text, resumed_text};
 
 pub use json::{DelegationJson, RunJson, RunningToolJson, StatusJson, detail_json, list_json};
+pub use table::{RunUrgency, table, urgency};
 
 /// The maximum number of running delegations that a list shows per run.
 const SHOWN_AT_WORK: usize = 8;
@@ -56,7 +58,11 @@ impl ObservedRun<'_> {
     /// Returns what the run was started for, cut to a short line.
     #[must_use]
     pub fn title(&self) -> String {
-        fit(&goal_as_typed(self.view), 60)
+        self.title_up_to(60)
+    }
+
+    fn title_up_to(&self, columns: usize) -> String {
+        fit(&goal_as_typed(self.view), columns)
     }
 
     fn state(&self) -> &'static str {

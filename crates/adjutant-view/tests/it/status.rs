@@ -2,11 +2,14 @@
 
 use adjutant_core::refusal::TimeBound;
 use adjutant_core::{Event, ModelErrorKind, Timestamp};
-use adjutant_view::status::{ContentRetention, ObservedRun, detail, detail_json, list, list_json};
+use adjutant_view::layout::width;
+use adjutant_view::status::{
+    ContentRetention, ObservedRun, detail, detail_json, list, list_json, table,
+};
 use adjutant_view::{Palette, ProcessLiveness};
 use serde_json::json;
 
-use crate::history::{HOSTILE, History, call, finished, three, tokens};
+use crate::history::{HOSTILE, History, WALL, call, finished, three, tokens};
 
 #[test]
 fn a_list_has_a_line_for_each_run() {
@@ -202,4 +205,33 @@ fn an_expired_run_is_not_resumable() {
     assert!(detail(&look, None, Palette::Plain).contains("next    not resumable (expired)\n"));
     let json = detail_json(&look, None);
     assert_eq!((json.runs[0].resume.as_ref(), json.runs[0].expired), (None, true));
+}
+
+#[test]
+fn a_table_of_runs_fits_the_terminal() {
+    let (running, _) = three();
+    let (done, _) = finished();
+    let odd = History::with_goal(HOSTILE);
+    let views = [running.view(), done.view(), running.view(), odd.view()];
+    let alive = [true, false, false, true];
+    let looks: Vec<ObservedRun<'_>> = views
+        .iter()
+        .zip(alive)
+        .map(|(view, alive)| ObservedRun {
+            view,
+            liveness: if alive { ProcessLiveness::Alive } else { ProcessLiveness::Dead },
+            now: running.at(),
+            content: ContentRetention::Kept,
+            program: "adjutant",
+        })
+        .collect();
+    for wide in [0, 20, 40, 50, 60, 80, 160] {
+        let text = table(&looks, WALL + 7_200_000, wide);
+        // The note about estimates is a sentence, which the terminal may wrap.
+        let fits = |line: &str| line.starts_with('~') || width(line) <= wide.max(40);
+        assert!(text.lines().all(fits), "on {wide} columns:\n{text}");
+        let ids = if wide < 80 { "aaaaaa  " } else { "run_1738326896_aaaaaa  " };
+        let rows = text.lines().filter(|line| line.starts_with(ids)).count();
+        assert_eq!(rows, looks.len(), "on {wide} columns:\n{text}");
+    }
 }

@@ -136,7 +136,8 @@ fn after_a_kill_every_view_works_from_the_files_and_says_interrupted() {
     run.wait_for("[quick] ✓ complete").signal(Signal::KILL);
     assert_eq!(run.finish().code, 128 + 9);
     insta::assert_snapshot!(rig.run(["status"]), @"
-        run_0000000000_aaaaaa  ! interrupted  2 subagents: 1 interrupted, 1 complete  in=~3.1k out=~4.1k  no price  0.0s
+        run                    age  state              cost  folder  title
+        run_0000000000_aaaaaa   0s  ! interrupted  no price  work    slow, quick
           `adjutant resume run_0000000000_aaaaaa` continues it
         ~ estimated: calls without reported usage are counted at the amount reserved for them
         --- stderr ---
@@ -222,7 +223,8 @@ fn another_process_sees_a_live_run() {
     let mut run = hanging(&rig);
     run.wait_for("[quick] ✓ complete");
     insta::assert_snapshot!(rig.run(["status"]), @"
-        run_0000000000_aaaaaa  → running  2 subagents: 1 running, 1 complete  in=2.0k out=20  no price  0.0s
+        run                    age  state          cost  folder  title
+        run_0000000000_aaaaaa   0s  → running  no price  work    slow, quick
           [slow] thinking · in=1.0k out=10 · no price
         --- stderr ---
         [exit 0]

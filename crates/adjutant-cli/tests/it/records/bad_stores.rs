@@ -26,7 +26,7 @@ fn damage_in_the_middle_is_reported_with_its_line_and_other_runs_are_still_liste
     let (rig, run, journal) = rig();
     journal::damage(&journal, 3);
     let out = rig.run(["status"]);
-    assert_eq!((out.code, out.stdout.lines().count()), (0, 1), "{out}");
+    assert_eq!((out.code, out.stdout.lines().count()), (0, 2), "{out}");
     let said = format!("adjutant: {run}: the journal cannot be read: journal is damaged at line 3");
     assert!(out.stderr.starts_with(&said), "{out}");
     let before = fs::read(&journal).unwrap();
@@ -74,7 +74,7 @@ fn a_journal_from_a_newer_version_is_refused_by_name() {
         );
         assert_eq!((out.stderr, out.code), (said, 1), "{view}");
     }
-    assert_eq!(rig.run(["status"]).stdout.lines().count(), 1);
+    assert_eq!(rig.run(["status"]).stdout.lines().count(), 2);
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn a_run_that_died_before_its_first_record_is_named() {
         assert_eq!(out.stderr, said, "{view}");
     }
     let list = rig.run(["status"]);
-    assert!(list.stderr.contains(&run) && list.stdout.lines().count() == 1, "{list}");
+    assert!(list.stderr.contains(&run) && list.stdout.lines().count() == 2, "{list}");
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn a_run_without_a_journal_is_named() {
         adjutant: run_0000000000_aaaaaa: the journal cannot be read: cannot open $PLACE/state/runs/run_0000000000_aaaaaa/journal.jsonl: No such file or directory (os error 2)
         [exit 1]
     ");
-    assert_eq!(rig.run(["status"]).stdout.lines().count(), 1);
+    assert_eq!(rig.run(["status"]).stdout.lines().count(), 2);
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn unknown_files_in_the_state_directory_are_ignored() {
     fs::write(rig.state().join("runs/notes.txt"), "mine").unwrap();
     fs::create_dir(rig.state().join("runs/run_x")).unwrap();
     let out = rig.run(["status"]);
-    assert_eq!((out.code, out.stderr.as_str(), out.stdout.lines().count()), (0, "", 2));
+    assert_eq!((out.code, out.stderr.as_str(), out.stdout.lines().count()), (0, "", 3));
 }
 
 /// The tests may run as root, whom no permission stops. A file where a directory should be fails

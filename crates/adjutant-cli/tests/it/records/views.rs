@@ -29,8 +29,9 @@ fn status_lists_runs_the_newest_first() {
     let rig = rig();
     assert_eq!(rig.delegate(&["-t", "one=x"]).code, 0);
     insta::assert_snapshot!(rig.run(["status"]), @"
-        run_0000000000_aaaaaa  ✓ completed  1 subagent: 1 complete   in=500 out=20    $0.0018  0.0s
-        run_0000000000_bbbbbb  ✓ completed  2 subagents: 2 complete  in=2.7k out=130  $0.0100  0.0s
+        run                    age  state           cost  folder  title
+        run_0000000000_aaaaaa   0s  ✓ completed  $0.0018  work    one
+        run_0000000000_bbbbbb   0s  ✓ completed  $0.0100  work    reader, echo
         --- stderr ---
         [exit 0]
     ");
@@ -58,8 +59,10 @@ fn a_long_list_says_that_it_is_cut() {
         assert_eq!(rig.delegate(&["-t", "a=x"]).code, 0);
     }
     let out = rig.run(["status"]);
-    assert_eq!(out.stdout.lines().count(), 20);
-    assert_eq!(out.stderr, "adjutant: the newest 20 of 21 runs\n");
+    assert_eq!(out.stdout.lines().count(), 1 + 20);
+    assert_eq!(out.stderr, "1 older run not shown; -n N or --all shows more\n");
+    assert_eq!(rig.run(["status", "-n", "3"]).stdout.lines().count(), 1 + 3);
+    assert_eq!(rig.run(["status", "--here", "--all"]).stdout.lines().count(), 1 + 21);
 }
 
 #[test]
@@ -133,10 +136,7 @@ fn tree_shows_the_parents_of_delegations() {
 fn tree_and_status_work_under_their_aliases() {
     let rig = rig();
     let (tree, list) = (rig.run(["tree"]).stdout, rig.run(["status"]).stdout);
-    assert!(
-        tree.contains("└─ #2 [echo]") && list.contains("2 subagents: 2 complete"),
-        "{tree}{list}"
-    );
+    assert!(tree.contains("└─ #2 [echo]") && list.contains("✓ completed"), "{tree}{list}");
     for typed in [
         &["status", "--tree"][..],
         &["status", "latest", "--tree"],

@@ -14,6 +14,9 @@ static TIMES: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d").unwrap());
 static MILLIS: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"(:\d\d)\.\d{3}Z").unwrap());
 static SECONDS: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\b\d\.\ds\b").unwrap());
+/// The age of a run in a list.
+static AGES: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"(run_0{10}_[a-z]{6}  )[ \d]{2}[smhd]  ").unwrap());
 static USAGE: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"\bin=~?[0-9,.kM]+ out=~?[0-9,.kM]+").unwrap());
 static HASHES: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\([0-9a-f]{11}…\)").unwrap());
@@ -30,6 +33,7 @@ pub(crate) fn redacted(text: &str, place: &Path) -> String {
         let letter = *names.entry(id[3].to_owned()).or_insert(char::from(b'a' + next));
         format!("{}_0000000000_{}", &id[1], letter.to_string().repeat(6))
     });
+    let text = AGES.replace_all(&text, "${1} 0s  ");
     let text = ERRORS.replace_all(&text, "err_0000000000_xxxxxx");
     let text = TIMES.replace_all(&text, "2000-01-01T00:00:00");
     let text = MILLIS.replace_all(&text, "$1.000Z");
