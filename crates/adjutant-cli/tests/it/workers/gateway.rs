@@ -1,7 +1,11 @@
 //! `adjutant gateway -- CMD`: a budget for the model calls of any program.
 
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
 use adjutant_testkit::fake::{Api, Script, Turn, Usage};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::site::{WorkerSite, agent};
 use crate::kills::chance::{Chance, seed};
@@ -208,5 +212,94 @@ fn what_is_served_never_exceeds_the_cap_and_the_reported_overruns() {
         let billed = site.call(&["cost", "--json"]).run().json()["total"]["usage"].clone();
         let billed = billed["input"].as_u64().unwrap() + billed["output"].as_u64().unwrap();
         assert_eq!(billed, served, "{about}");
+    }
+}
+
+/// Answers every request with one JSON document, as providers do for requests that do not ask for a stream.
+struct WholeAnswers {
+    url: String,
+    requests: Arc<Mutex<Vec<Value>>>,
+}
+
+impl WholeAnswers {
+    fn start(answer: &Value) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let (seen, answer) = (Arc::clone(&requests), answer.to_string());
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let request = Self::serve(stream.unwrap(), &answer);
+                seen.lock().unwrap().push(request);
+            }
+        });
+        Self { url, requests }
+    }
+
+    /// Reads one request, answers it, and closes the connection.
+    fn serve(mut stream: TcpStream, answer: &str) -> Value {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        let (mut line, mut length) = (String::new(), 0);
+        while line != "\r\n" {
+            line.clear();
+            reader.read_line(&mut line).unwrap();
+            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                length = value.trim().parse().unwrap();
+            }
+        }
+        let mut body = vec![0; length];
+        reader.read_exact(&mut body).unwrap();
+        write!(
+            stream,
+            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{answer}",
+            answer.len()
+        )
+        .unwrap();
+        serde_json::from_slice(&body).unwrap()
+    }
+}
+
+#[test]
+fn answers_that_do_not_stream_are_bounded_and_billed_on_all_apis() {
+    // Each answer reports 100 input and 10 output tokens.
+    let cases = [
+        (
+            ("chat", "chat", "max_tokens"),
+            json!({"id": "1", "object": "chat.completion", "model": "priced",
+                "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "whole"}}],
+                "usage": {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}}),
+        ),
+        (
+            ("messages", "anthropic", "max_tokens"),
+            json!({"id": "1", "type": "message", "role": "assistant", "model": "priced", "stop_reason": "end_turn",
+                "content": [{"type": "text", "text": "whole"}],
+                "usage": {"input_tokens": 100, "output_tokens": 10}}),
+        ),
+        (
+            ("responses", "responses", "max_output_tokens"),
+            json!({"id": "1", "object": "response", "status": "completed", "model": "priced",
+                "output": [{"type": "message", "role": "assistant",
+                    "content": [{"type": "output_text", "text": "whole"}]}],
+                "usage": {"input_tokens": 100, "output_tokens": 10, "total_tokens": 110}}),
+        ),
+        (
+            ("gemini", "gemini", "generationConfig"),
+            json!({"candidates": [{"finishReason": "STOP", "content": {"role": "model", "parts": [{"text": "whole"}]}}],
+                "usageMetadata": {"promptTokenCount": 100, "candidatesTokenCount": 10, "totalTokenCount": 110}}),
+        ),
+    ];
+    for ((wire, configured, cap), answer) in cases {
+        let provider = WholeAnswers::start(&answer);
+        let site = site();
+        site.configure("", &provider.url, configured);
+        let script = format!("$CALL '{{\"wire\": \"{wire}\", \"stream\": false}}'");
+        let out = run(&site, &["--budget-usd", "0.5"], &script);
+        let call: Value = out.lines().next().unwrap();
+        assert_eq!(call["status"], 200, "{wire}: {out}");
+        assert!(call.to_string().contains("whole"), "{wire}: {call}");
+        assert!(out.stderr.contains("Total: 110 tokens, $0.0003"), "{wire}: {out}");
+        let sent = provider.requests.lock().unwrap().clone();
+        assert_eq!(sent.len(), 1, "{wire}");
+        assert!(!sent[0][cap].is_null(), "{wire}: no output cap in {}", sent[0]);
     }
 }

