@@ -168,3 +168,28 @@ pub fn some_of(all: &[String]) -> String {
 const NAMED: usize = 5;
 /// The maximum width of each, in columns.
 const NAMED_COLUMNS: usize = 80;
+
+/// Returns text for a terminal without UTF-8: our marks become ASCII characters of the same width, and every
+/// other character a question mark per column.
+#[must_use]
+pub fn ascii(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\0'..='\x7f' => plain.push(c),
+            '→' => plain.push('>'),
+            '✓' => plain.push('+'),
+            '✗' | '⊘' => plain.push('x'),
+            '⚠' => plain.push('!'),
+            '■' => plain.push('#'),
+            '◌' => plain.push('o'),
+            '·' | '–' => plain.push('-'),
+            '…' => plain.push('~'),
+            '⟨' => plain.push('<'),
+            '⟩' => plain.push('>'),
+            '⏎' => plain.push(' '),
+            c => plain.extend(std::iter::repeat_n('?', c.width().unwrap_or(0))),
+        }
+    }
+    plain
+}

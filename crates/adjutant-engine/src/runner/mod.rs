@@ -50,6 +50,10 @@ pub trait Reporter {
     /// Receives one event of an earlier process of a resumed run. A reporter that keeps the state of the run
     /// needs it; one that prints or forwards events can ignore it.
     fn replay(&mut self, _at: Timestamp, _wall_ms: u64, _event: &Event) {}
+
+    /// Receives the end of the text that a model is writing. It is not an event: it is bounded, may be skipped,
+    /// and is not recorded.
+    fn show_text_end(&mut self, _at: Timestamp, _session: SessionId, _text: &str) {}
 }
 
 impl<F: FnMut(Timestamp, u64, &Event)> Reporter for F {
@@ -321,11 +325,16 @@ impl Runner {
             Some(result) = self.tasks.join_next(), if !self.tasks.is_empty() => self.take_result(result),
             Some(control) = self.control.recv() => self.take_control(control),
             Some(order) = self.listener.next() => self.answer_request(order),
-            Some((session, sign)) = self.signals.1.recv() => self.submit(match sign {
-                LiveSignal::Bytes(bytes) => Command::Progress { session, bytes },
-                LiveSignal::Pause { provider, ms } => Command::Pause { session, provider, ms },
-                LiveSignal::Printed(text) => Command::Print { session, text },
-            }),
+            Some((session, sign)) = self.signals.1.recv() => match sign {
+                LiveSignal::Bytes(bytes) => self.submit(Command::Progress { session, bytes }),
+                LiveSignal::Pause { provider, ms } => self.submit(Command::Pause { session, provider, ms }),
+                LiveSignal::Printed(text) => self.submit(Command::Print { session, text }),
+                LiveSignal::TextEnd(text) => {
+                    let at = self.clock.now();
+                    self.reporters.iter_mut().for_each(|it| it.show_text_end(at, session, &text));
+                    Ok(())
+                }
+            },
             Some(input) = self.worker_inputs.1.recv() => self.take_worker_input(input),
             () = alarm => self.submit(Command::Tick),
         }

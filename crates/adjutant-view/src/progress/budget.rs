@@ -44,12 +44,12 @@ pub(crate) fn newly_reached(view: &RunView, event: &Event) -> Option<BudgetThres
     Some(BudgetThreshold { percent, spent: now, limit })
 }
 
-/// Returns the spent percentage of the budget, once it has reached the lowest threshold.
+/// Returns the spent percentage of the budget, with a warning mark once it has reached the lowest threshold.
 pub(crate) fn spent_percentage(view: &RunView) -> Option<String> {
     let (now, limit) = (view.total().usd, limit(view)?);
-    let is_told = has_reached(now, limit, THRESHOLDS[0]);
+    let mark = if has_reached(now, limit, THRESHOLDS[0]) { "⚠ " } else { "" };
     let percent = u128::from(now.as_pico()) * 100 / u128::from(limit.as_pico());
-    is_told.then(|| format!("⚠ {percent} % of the {limit} budget"))
+    (percent > 0).then(|| format!("{mark}{percent} % of the {limit} budget"))
 }
 
 fn limit(view: &RunView) -> Option<Usd> {

@@ -30,7 +30,6 @@ pub struct ProgressFrame {
 struct FrameRow<'a> {
     delegation: &'a Delegation,
     indent: usize,
-    label: String,
 }
 
 impl ProgressFrame {
@@ -47,13 +46,25 @@ impl ProgressFrame {
         let count = view.delegations().count();
         let heading = if count == 0 {
             "Delegate [no subagents]".to_owned()
+        } else if self.height.is_some_and(|height| height < 4) {
+            // The rows below say more.
+            String::new()
         } else {
             format!("Delegate [{}]", count_with_noun(count, "subagent"))
         };
         let mut lines = vec![self.palette.paint(TextStyle::Strong, &cut(&heading, self.width))];
         let (shown, hidden) = self.choose(rows);
-        let column = shown.iter().map(|row| row.indent + width(&row.label)).max().unwrap_or(0);
-        lines.extend(shown.iter().map(|row| self.row(row, column)));
+        // A label may take a third of the line; what the subagent is doing matters more.
+        let label_columns = (self.width / 3).clamp(5, 34);
+        let labels: Vec<String> = shown
+            .iter()
+            .map(|row| bracketed(row.delegation.label.as_str(), label_columns))
+            .collect();
+        let widths = shown.iter().zip(&labels).map(|(row, label)| row.indent + width(label));
+        let column = widths.max().unwrap_or(0);
+        lines.extend(
+            shown.iter().zip(&labels).map(|(row, label)| self.row(view, row, label, column)),
+        );
         if !hidden.is_empty() {
             let others = OutcomeCounts::of(hidden.iter().map(|row| row.delegation)).words();
             lines.push(cut(&format!("  … {} more: {others}", hidden.len()), self.width));
@@ -61,6 +72,11 @@ impl ProgressFrame {
         let sum = total(view, self.now, ProcessLiveness::Alive);
         let sum = [sum].into_iter().chain(spent_percentage(view)).collect::<Vec<_>>().join(" · ");
         lines.push(self.palette.paint(TextStyle::Quiet, &cut(&format!("  {sum}"), self.width)));
+        lines.retain(|line| !line.is_empty());
+        if let Some(height) = self.height {
+            // The total is the last line, and the first to go.
+            lines.truncate(height.max(1));
+        }
         lines.join("\n") + "\n"
     }
 
@@ -69,21 +85,23 @@ impl ProgressFrame {
         let top = top.filter(|top| top.parent.is_some());
         let above =
             top.map_or_else(|| view.root().map_or(0, |root| root.depth) + 1, |top| top.depth);
-        // A label may take a third of the line; what the subagent is doing matters more.
-        let label_columns = (self.width / 3).clamp(5, 34);
         top.map_or_else(|| view.preorder(), |top| view.subtree(top))
             .into_iter()
-            .filter(|delegation| delegation.parent.is_some() || delegation.own.calls > 0)
+            .filter(|delegation| {
+                // The root of a `delegate` call has no model and only waits.
+                delegation.parent.is_some()
+                    || delegation.model.is_some()
+                    || delegation.own.calls > 0
+            })
             .map(|delegation| FrameRow {
                 delegation,
                 indent: usize::try_from(delegation.depth.saturating_sub(above)).unwrap_or(0).min(8)
                     * 2,
-                label: bracketed(delegation.label.as_str(), label_columns),
             })
             .collect()
     }
 
-    /// Chooses the rows that fit: running ones first, then failed ones.
+    /// Chooses the rows that fit: those that wait for a person first, then running, then failed ones.
     fn choose<'a>(&self, rows: Vec<FrameRow<'a>>) -> (Vec<FrameRow<'a>>, Vec<FrameRow<'a>>) {
         // Three lines are taken: heading, total, and the count of hidden rows.
         let Some(room) = self.height.map(|height| height.saturating_sub(3).max(1)) else {
@@ -93,7 +111,7 @@ impl ProgressFrame {
             return (rows, Vec::new());
         }
         let mut order: Vec<usize> = (0..rows.len()).collect();
-        order.sort_by_key(|&place| (display_rank(&rows[place].delegation.state), place));
+        order.sort_by_key(|&place| (display_rank(rows[place].delegation), place));
         let mut is_shown = vec![false; rows.len()];
         for &place in order.iter().take(room) {
             is_shown[place] = true;
@@ -105,9 +123,9 @@ impl ProgressFrame {
         (shown, hidden)
     }
 
-    fn row(&self, row: &FrameRow<'_>, column: usize) -> String {
+    fn row(&self, view: &RunView, row: &FrameRow<'_>, label: &str, column: usize) -> String {
         let delegation = row.delegation;
-        let start = pad_right(&format!("  {}{}", " ".repeat(row.indent), row.label), column + 2);
+        let start = pad_right(&format!("  {}{label}", " ".repeat(row.indent)), column + 2);
         let state = mark(&delegation.state);
         let mut tail = self.tail(delegation);
         let taken = |tail: &str| width(&start) + 2 + width(state) + 1 + width(tail);
@@ -119,6 +137,7 @@ impl ProgressFrame {
         let space = if tail.is_empty() { "" } else { " " };
         let room = self.width.saturating_sub(taken(&tail) + space.len());
         let doing = slow_commit_text(delegation, self.now)
+            .or_else(|| queue_text(view, delegation))
             .unwrap_or_else(|| activity_text(delegation, self.now));
         let doing = cut(&doing, room);
         let line = format!("{start}  {state} {doing}");
@@ -150,18 +169,27 @@ impl ProgressFrame {
 /// The minimum width of what the subagent is doing, in columns.
 const LEAST_DOING: usize = 12;
 
-/// Ranks states by how interesting they are; lower is more interesting.
-const fn display_rank(state: &DelegationState) -> u8 {
-    match state {
-        DelegationState::Running | DelegationState::AwaitingApproval => 0,
+/// Returns the place of a queued delegation, if others wait before it.
+fn queue_text(view: &RunView, delegation: &Delegation) -> Option<String> {
+    let place = Some(delegation).filter(|it| it.state == DelegationState::Queued);
+    let place = place.and_then(|it| view.queue_place(it)).filter(|place| *place > 1)?;
+    Some(format!("waiting for a free slot, place {place}"))
+}
+
+/// Ranks delegations by how interesting they are; lower is more interesting.
+fn display_rank(delegation: &Delegation) -> u8 {
+    match delegation.state {
+        DelegationState::AwaitingApproval => 0,
+        DelegationState::Running if !delegation.hosts.is_empty() => 0,
+        DelegationState::Running => 1,
         DelegationState::Ended(
             Outcome::Failed
             | Outcome::Blocked
             | Outcome::Refused
             | Outcome::Partial
             | Outcome::Cancelled,
-        ) => 1,
-        DelegationState::Queued => 2,
-        DelegationState::Ended(Outcome::Completed) => 3,
+        ) => 2,
+        DelegationState::Queued => 3,
+        DelegationState::Ended(Outcome::Completed) => 4,
     }
 }

@@ -5,8 +5,9 @@ use std::time::Duration;
 use adjutant_core::workspace::{KeptWork, MergedWork};
 use adjutant_core::{ErrorCode, Outcome, TaskListUpdate, Timestamp};
 
-use crate::layout::{fit, fit_ends, some_of};
+use crate::layout::{cut, fit, fit_ends, some_of, width};
 use crate::run::{Activity, Delegation, ESTIMATE_NOTE, ProcessLiveness, RunView, Spend};
+use crate::sanitize;
 use crate::state_words::{code_words, count_with_noun, ended_word};
 use crate::time_text::elapsed;
 
@@ -18,12 +19,15 @@ pub(crate) fn activity_text(delegation: &Delegation, now: Timestamp) -> String {
     match delegation.activity() {
         Activity::AwaitingApproval => "waiting for approval".into(),
         Activity::Queued => "waiting for a free slot".into(),
-        Activity::Thinking { since, bytes } => {
+        Activity::Thinking { since, bytes, text_end } => {
             if let Some(silent) = delegation.silence(now) {
                 return format!("stalled? no output for {}", elapsed(silent));
             }
             if let Some(preparing) = delegation.preparing_text() {
                 return preparing.to_owned();
+            }
+            if !text_end.trim().is_empty() {
+                return last_columns(text_end, WORDS_COLUMNS);
             }
             // Before the first answer, the elapsed time beside it says the same.
             let thought = if delegation.own.calls > 0 { now.since(since) } else { Duration::ZERO };
@@ -60,17 +64,18 @@ pub(crate) fn activity_text(delegation: &Delegation, now: Timestamp) -> String {
     }
 }
 
-/// The maximum width of what a worker says, in columns.
+/// The maximum width of what an agent is writing, in columns.
 const WORDS_COLUMNS: usize = 80;
 
 /// Returns the end of untrusted text on one safe line of at most `max` columns.
 fn last_columns(text: &str, max: usize) -> String {
-    let count = text.trim().chars().count();
-    if count <= max {
-        return fit(text.trim(), max);
+    let text = sanitize::collapsed(text);
+    if width(&text) <= max {
+        return text;
     }
-    let end: String = text.trim().chars().skip(count - (max - 1)).collect();
-    fit(&format!("…{end}"), max)
+    let starts = text.char_indices().map(|(at, _)| at).rev();
+    let start = starts.take_while(|at| width(&text[*at..]) < max).last().unwrap_or(text.len());
+    cut(&format!("…{}", &text[start..]), max)
 }
 
 /// How long committing an ended delegation's work may take before it is shown.

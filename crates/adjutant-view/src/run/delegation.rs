@@ -197,6 +197,9 @@ pub struct Delegation {
     /// When its model last sent something.
     pub(super) heard: Timestamp,
     pub(super) bytes: u64,
+    /// The end of the text that its model is writing; empty unless the process that runs it shows it.
+    #[serde(skip)]
+    pub(super) text_end: String,
 }
 
 /// A problem that a delegation continued despite.
@@ -270,6 +273,8 @@ pub enum Activity<'a> {
         since: Timestamp,
         /// The bytes of the answer received so far.
         bytes: u64,
+        /// The end of its text received so far.
+        text_end: &'a str,
     },
     /// A tool is running.
     Tool {
@@ -363,8 +368,12 @@ impl Delegation {
             None if self.parent.is_none() && self.own.calls == 0 && self.turns == 0 => {
                 Activity::Delegating
             }
-            None => Activity::Thinking { since: self.since, bytes: self.bytes },
+            None => self.thinking(),
         }
+    }
+
+    fn thinking(&self) -> Activity<'_> {
+        Activity::Thinking { since: self.since, bytes: self.bytes, text_end: &self.text_end }
     }
 
     fn worker_activity<'a>(&'a self, worker: &'a WorkerRecord) -> Activity<'a> {
@@ -374,7 +383,7 @@ impl Delegation {
         }
         match (worker.last_words(), worker.open_calls()) {
             (Some(words), _) => Activity::Writing(words),
-            (None, 0) => Activity::Thinking { since: self.since, bytes: self.bytes },
+            (None, 0) => self.thinking(),
             (None, open) => Activity::WaitingForModel(open),
         }
     }

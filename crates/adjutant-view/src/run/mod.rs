@@ -180,6 +180,31 @@ impl RunView {
         fold::apply(self, entry);
     }
 
+    /// Takes the end of the text that a model is writing. It is shown until the model's next event.
+    pub fn show_text_end(&mut self, at: Timestamp, session: SessionId, text: &str) {
+        if let Some(&place) = self.by_session.get(&session) {
+            let delegation = &mut self.delegations[place];
+            delegation.heard = delegation.heard.max(at);
+            delegation.pause = None;
+            text.clone_into(&mut delegation.text_end);
+        }
+    }
+
+    /// Returns whether a question to a person is open.
+    #[must_use]
+    pub fn has_question(&self) -> bool {
+        self.ended.is_none() && (!self.approvals.is_empty() || !self.asking_hosts.is_empty())
+    }
+
+    /// Returns the place of a queued delegation among the queued children of its parent, from 1.
+    #[must_use]
+    pub fn queue_place(&self, of: &Delegation) -> Option<usize> {
+        let is_queued = |it: &&Delegation| it.state == DelegationState::Queued;
+        let parent = of.parent.and_then(|parent| self.delegation(parent))?;
+        let place = self.children(parent).filter(is_queued).position(|it| it.session == of.session);
+        place.map(|before| before + 1)
+    }
+
     /// Returns the run's id, once it started.
     #[must_use]
     pub const fn run(&self) -> Option<RunId> {
@@ -376,8 +401,7 @@ impl RunView {
 
     /// Returns whether nothing happens until a person answers.
     fn waits_for_person(&self) -> bool {
-        let is_asked = !self.approvals.is_empty() || !self.asking_hosts.is_empty();
-        is_asked && self.ended.is_none() && !self.delegations.iter().any(Delegation::is_busy)
+        self.has_question() && !self.delegations.iter().any(Delegation::is_busy)
     }
 
     /// Returns the state of the run itself.

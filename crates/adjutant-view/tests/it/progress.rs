@@ -187,7 +187,7 @@ fn a_low_terminal_shows_the_interesting_rows_and_counts_the_rest() {
       [task 16]  → thinking 0.0s
       [task 17]  → thinking 0.0s
       [task 18]  · waiting for a free slot
-      [task 19]  · waiting for a free slot
+      [task 19]  · waiting for a free slot, place 2
       … 11 more: 11 complete
       20 subagents: 6 running, 2 waiting, 11 complete, 1 failed…
     ");

@@ -46,6 +46,12 @@ const MAX_REPLY_BYTES: usize = 16 << 20;
 /// The bytes of a reply after which progress is recorded again.
 const PROGRESS_BYTES: u64 = 4_096;
 
+/// How much of the end of a streamed text is shown, in bytes.
+const TEXT_END_BYTES: usize = 512;
+
+/// The shortest time between two reports of a call's text: live views draw four times per second.
+const TEXT_END_PAUSE: Duration = Duration::from_millis(200);
+
 /// A question to the approver.
 pub enum ApproverQuestion {
     /// Whether these tasks may start.
@@ -206,6 +212,8 @@ pub(crate) enum LiveSignal {
     Pause { provider: String, ms: u64 },
     /// The command printed this.
     Printed(String),
+    /// The reply's text so far ends like this. Only shown, never recorded.
+    TextEnd(String),
 }
 
 /// What was found at the paths that a return names.
@@ -269,7 +277,12 @@ async fn call_model(call: ModelCallRequest, signals: mpsc::Sender<SessionSignal>
         context_tokens: call.context_tokens,
     };
     let (mut unsaid, mut waited) = (0, false);
+    let mut text_end = TextEnd::default();
     let mut progress = |progress: TurnProgress<'_>| {
+        if let TurnProgress::Text(text) = progress {
+            text_end.append(text);
+            text_end.report(call.session, &signals);
+        }
         unsaid += match progress {
             TurnProgress::Text(text) => text.len() as u64,
             TurnProgress::Bytes(bytes) => bytes,
@@ -302,6 +315,34 @@ async fn call_model(call: ModelCallRequest, signals: mpsc::Sender<SessionSignal>
         });
     }
     Ok(reply)
+}
+
+/// The end of the text that a model call has streamed so far.
+#[derive(Default)]
+struct TextEnd {
+    text: String,
+    reported: Option<Instant>,
+}
+
+impl TextEnd {
+    fn append(&mut self, piece: &str) {
+        self.text.push_str(piece);
+        if self.text.len() > 2 * TEXT_END_BYTES {
+            let start = self.text.ceil_char_boundary(self.text.len() - TEXT_END_BYTES);
+            self.text.drain(..start);
+        }
+    }
+
+    /// Sends the text if the last report is old enough. Half of the queue is left to signals that are recorded.
+    fn report(&mut self, session: SessionId, signals: &mpsc::Sender<SessionSignal>) {
+        let is_early = self.reported.is_some_and(|at| at.elapsed() < TEXT_END_PAUSE);
+        if is_early || signals.capacity() * 2 < signals.max_capacity() {
+            return;
+        }
+        if signals.try_send((session, LiveSignal::TextEnd(self.text.clone()))).is_ok() {
+            self.reported = Some(Instant::now());
+        }
+    }
 }
 
 /// Runs one tool call. Blocks.

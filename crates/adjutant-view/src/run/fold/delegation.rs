@@ -265,6 +265,7 @@ impl Delegation {
         self.since = entry.at;
         self.heard = entry.at;
         self.bytes = 0;
+        self.text_end.clear();
     }
 
     fn fold_replied(&mut self, entry: TimedEvent<'_>, text: &str, texts: TextRetention) {
@@ -420,5 +421,6 @@ pub(super) fn blank(
         since: moment.at,
         heard: moment.at,
         bytes: 0,
+        text_end: String::new(),
     }
 }
