@@ -11,6 +11,7 @@ use adjutant_engine::{Approver, ApproverAnswer, ApproverQuestion};
 use adjutant_view::{approval, sanitize};
 
 use crate::live::columns;
+use crate::screen_region;
 
 /// The controlling terminal, independent of standard input and output.
 pub(crate) struct Terminal {
@@ -76,6 +77,7 @@ pub(crate) fn may_ask(policy: &Policy) -> bool {
 fn ask(terminal: &Terminal, question: &ApproverQuestion) -> ApproverAnswer {
     let _turn = terminal.turn.lock().unwrap_or_else(PoisonError::into_inner);
     ASKING.store(true, Ordering::Relaxed);
+    screen_region::erase();
     let answer = ask_until_answered(terminal, question);
     ASKING.store(false, Ordering::Relaxed);
     answer

@@ -53,7 +53,7 @@ pub(crate) struct DisplayOptions {
 const TOOL_THREADS: usize = 4;
 
 /// How often the live view is redrawn.
-const REDRAW: Duration = Duration::from_millis(100);
+const REDRAW: Duration = Duration::from_millis(250);
 
 /// Capacity of the control channel. Only signals send on it, so it never fills in practice.
 const ORDERS: usize = 8;
@@ -160,7 +160,17 @@ pub(crate) fn execute_in_view(
     });
     // A thread may still wait for a person's answer that is no longer needed.
     runtime.shutdown_background();
-    live.borrow_mut().close();
+    {
+        let mut live = live.borrow_mut();
+        // The answer of a root agent is followed by the tree.
+        let has_tree = showing.form == ResultFormat::Markdown && !showing.events;
+        if has_tree && live.has_root_agent() {
+            live.remove()
+        } else {
+            live.close()
+        }
+        live.notify_end();
+    }
     if let Err(
         error @ (EngineError::NothingToResume(_) | EngineError::Lock(_) | EngineError::Context(_)),
     ) = &finished
@@ -230,11 +240,15 @@ async fn wait_for_run(
     let mut terminate = signal(SignalKind::terminate())?;
     let mut hang_up = signal(SignalKind::hangup())?;
     // Without a handler, SIGXFSZ kills the process; with one, the write fails with an error.
+    let mut continued = signal(SignalKind::from_raw(Signal::CONT.as_raw()))?;
     let _too_long = signal(SignalKind::from_raw(Signal::XFSZ.as_raw()))?;
     let mut redraw = tokio::time::interval(REDRAW);
     let mut asked = false;
     loop {
         tokio::select! {
+            // In this order: after a stop, the shell's lines must not be drawn over.
+            biased;
+            _ = continued.recv() => live.borrow_mut().continue_below(),
             finished = &mut run => return finished,
             _ = interrupt.recv() => if !live.borrow().is_silent() { cancel(&mut asked, orders, live) },
             // A repeated SIGTERM is ignored: the kernel sends one for each thread of an MCP server that exits.
@@ -398,6 +412,10 @@ struct LiveReporter(Rc<RefCell<LiveView>>);
 impl Reporter for LiveReporter {
     fn report(&mut self, at: Timestamp, wall_ms: u64, event: &Event) {
         self.0.borrow_mut().take(TimedEvent::new(at, wall_ms, event));
+    }
+
+    fn show_text_end(&mut self, at: Timestamp, session: SessionId, text: &str) {
+        self.0.borrow_mut().show_text_end(at, session, text);
     }
 
     fn replay(&mut self, at: Timestamp, wall_ms: u64, event: &Event) {

@@ -1,16 +1,18 @@
 //! Shows the progress of a run: a tree that is redrawn on a terminal, plain lines elsewhere, or JSON events.
 
 use std::collections::BTreeSet;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
 use std::time::Instant;
 
 use adjutant_core::{Event, SessionId, Timestamp};
 use adjutant_view::progress::{ProgressFrame, line, slow_commit_text};
-use adjutant_view::{Palette, RunView, TimedEvent, events, sanitize};
+use adjutant_view::{Palette, RunView, TimedEvent, events, layout, sanitize};
 
 use crate::ask::is_asking;
+use crate::notify::{NotifiedEvent, Notifier};
 use crate::output::{print_json_line, say};
+use crate::screen_region;
 
 /// The width if the terminal does not report one.
 const USUAL_WIDTH: usize = 80;
@@ -23,7 +25,13 @@ pub(crate) struct LiveView {
     /// The age of the run at `began`.
     age: Timestamp,
     palette: Palette,
-    drawn_lines: usize,
+    /// Whether the terminal shows UTF-8.
+    is_utf8: bool,
+    /// Whether something happened since the last drawing.
+    is_changed: bool,
+    /// The second of the run, width and height at the last drawing.
+    drawn_at: (u64, usize, Option<usize>),
+    notifier: Notifier,
     /// Sessions for which the line about saving work was printed.
     keeping: BTreeSet<SessionId>,
     mode: LiveMode,
@@ -59,7 +67,10 @@ impl LiveView {
             began: Instant::now(),
             age: Timestamp::ZERO,
             palette: palette(terminal),
-            drawn_lines: 0,
+            is_utf8: is_utf8_locale(),
+            is_changed: true,
+            drawn_at: (0, 0, None),
+            notifier: Notifier::default(),
             keeping: BTreeSet::new(),
             mode,
         }
@@ -90,6 +101,7 @@ impl LiveView {
     /// Folds an event, and prints it in the modes that print events.
     pub(crate) fn take(&mut self, entry: TimedEvent<'_>) {
         self.view.apply(entry);
+        self.is_changed = true;
         match self.mode {
             // The tree does not show allowed hosts, and with --yes this line is the only sign of them.
             LiveMode::Picture | LiveMode::Events
@@ -104,7 +116,7 @@ impl LiveView {
             LiveMode::Lines if matches!(entry.event, Event::ApprovalAsked { .. }) => {}
             LiveMode::Lines => {
                 if let Some(text) = line(&self.view, &entry, self.palette) {
-                    say(&text);
+                    say(&self.encoded(text));
                 }
             }
             LiveMode::Events => {
@@ -118,11 +130,7 @@ impl LiveView {
 
     /// Prints a line where the tree was drawn; the next tree is drawn below it.
     fn say_above(&mut self, text: &str) {
-        if self.drawn_lines > 0 {
-            let erase = format!("\x1b[{}A\r\x1b[J", self.drawn_lines);
-            let _ = io::stderr().lock().write_all(erase.as_bytes());
-        }
-        self.drawn_lines = 0;
+        screen_region::erase();
         say(text);
     }
 
@@ -132,11 +140,28 @@ impl LiveView {
         self.set_run_age(entry.at);
     }
 
-    /// Returns whether to draw the tree: only after a delegation has started.
+    /// Shows the end of the text that a model is writing.
+    pub(crate) fn show_text_end(&mut self, at: Timestamp, session: SessionId, text: &str) {
+        if self.mode == LiveMode::Picture {
+            self.view.show_text_end(at, session, text);
+            self.is_changed = true;
+        }
+    }
+
+    /// Returns whether to draw the tree: as soon as an agent works.
     fn is_drawn(&self) -> bool {
         self.mode == LiveMode::Picture
             && !is_asking()
-            && self.view.delegations().any(|delegation| delegation.started.is_some())
+            && (self.has_root_agent() || self.view.delegations().any(|it| it.started.is_some()))
+    }
+
+    /// Returns whether the root is an agent, as in `run` and `story`.
+    pub(crate) fn has_root_agent(&self) -> bool {
+        self.view.root().is_some_and(|root| root.model.is_some() && root.started.is_some())
+    }
+
+    fn encoded(&self, text: String) -> String {
+        if self.is_utf8 { text } else { layout::ascii(&text) }
     }
 
     fn now(&self) -> Timestamp {
@@ -158,51 +183,75 @@ impl LiveView {
 
     fn draw(&mut self) {
         let (width, height) = (columns(io::stderr()), rows(io::stderr()));
-        let frame = ProgressFrame { width, height, now: self.now(), palette: self.palette };
-        let picture = frame.render(&self.view);
-        let mut text = String::new();
-        if self.drawn_lines > 0 {
-            // Move up to the first line of the old tree, then clear to the end of the screen.
-            text += &format!("\x1b[{}A\r", self.drawn_lines);
+        let now = self.now();
+        let at = (now.as_millis() / 1_000, width, height);
+        // Between events only the elapsed times change, which are drawn once per second.
+        if !self.is_changed && self.drawn_at == at && screen_region::is_drawn() {
+            return;
         }
-        text += "\x1b[J";
-        text += &picture;
-        if !picture.ends_with('\n') {
-            text.push('\n');
-        }
-        self.drawn_lines = text.matches('\n').count();
-        let mut stderr = io::stderr().lock();
-        // Errors are ignored: the terminal is gone.
-        let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
+        (self.is_changed, self.drawn_at) = (false, at);
+        let frame = ProgressFrame { width, height, now, palette: self.palette };
+        screen_region::draw(&self.encoded(frame.render(&self.view)), width);
     }
 
-    /// Draws the tree over the previous one.
+    /// Draws the tree over the previous one, and notifies the person if the run waits for an answer.
     pub(crate) fn redraw(&mut self) {
-        if is_asking() {
-            // The prompt is below the tree, so the next tree is drawn below the answer.
-            self.drawn_lines = 0;
-        }
         if self.mode == LiveMode::Lines {
             self.say_keeping();
         } else if self.is_drawn() {
             self.draw();
         }
+        if self.mode != LiveMode::Quiet {
+            let age = self.now();
+            self.notifier.tell_of_question(&self.view, age);
+        }
+    }
+
+    /// Draws the next tree below what was printed while the process was stopped.
+    pub(crate) fn continue_below(&mut self) {
+        screen_region::leave();
+        self.is_changed = true;
+    }
+
+    /// Notifies the person of the end of the run.
+    pub(crate) fn notify_end(&mut self) {
+        if self.mode != LiveMode::Quiet {
+            let age = self.now();
+            self.notifier.tell(&self.view, age, NotifiedEvent::Ended);
+        }
     }
 
     /// Draws the last tree and a blank line after it.
     pub(crate) fn close(&mut self) {
-        let drawn = self.drawn_lines > 0;
-        self.finish();
-        if drawn {
+        if self.finish() {
             say("");
         }
     }
 
-    /// Draws the last tree and leaves it on the screen.
-    pub(crate) fn finish(&mut self) {
-        self.redraw();
-        self.drawn_lines = 0;
+    /// Removes the tree, because the result contains it.
+    pub(crate) fn remove(&mut self) {
+        screen_region::erase();
     }
+
+    /// Draws the last tree and leaves it on the screen. Returns whether there is one.
+    pub(crate) fn finish(&mut self) -> bool {
+        self.is_changed = true;
+        self.redraw();
+        let is_drawn = screen_region::is_drawn();
+        screen_region::leave();
+        is_drawn
+    }
+}
+
+/// Returns whether the locale says that the terminal shows UTF-8. Without a locale it is assumed.
+fn is_utf8_locale() -> bool {
+    let set = ["LC_ALL", "LC_CTYPE", "LANG"]
+        .into_iter()
+        .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
+    set.is_none_or(|locale| {
+        let locale = locale.to_ascii_lowercase();
+        locale.contains("utf-8") || locale.contains("utf8")
+    })
 }
 
 /// Returns the colours: none without a terminal or with `NO_COLOR`.
@@ -227,5 +276,5 @@ pub(crate) fn lines(terminal: impl AsFd) -> Option<usize> {
 
 /// Returns the most lines of the tree. Two lines stay free, so that drawing does not scroll the terminal.
 fn rows(terminal: impl AsFd) -> Option<usize> {
-    lines(terminal).map(|rows| rows.saturating_sub(2)).filter(|rows| *rows > 2)
+    lines(terminal).map(|rows| rows.saturating_sub(2).max(1))
 }

@@ -28,6 +28,7 @@ mod mcp;
 mod mcp_clients;
 mod models;
 mod next_steps;
+mod notify;
 mod output;
 mod policy;
 mod projections;
@@ -37,6 +38,7 @@ mod records;
 mod results;
 mod resume;
 mod run_lookup;
+mod screen_region;
 mod settings;
 mod story;
 mod tasks;
@@ -62,7 +64,9 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => error.exit(),
     };
-    match act(cli) {
+    let end = act(cli);
+    notify::finish();
+    match end {
         Ok(code) => code,
         Err(failure) => {
             output::say(&format!("adjutant: {failure}"));

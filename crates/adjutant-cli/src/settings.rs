@@ -64,6 +64,10 @@ struct ConfigFile {
     routing: BTreeMap<String, BTreeMap<String, String>>,
     /// The command that has to succeed before a story passes; allowed in the user's own configuration file only.
     verify: Option<String>,
+    /// The program and arguments started when a run waits for a person or ends; allowed in the user's own
+    /// configuration file only.
+    #[serde(default)]
+    notify: Vec<String>,
     /// External agents by name; allowed in the user's own configuration file only.
     #[serde(default)]
     workers: BTreeMap<String, WorkerSection>,
@@ -146,6 +150,7 @@ impl ConfigFile {
             || !self.models.is_empty()
             || !self.routing.is_empty()
             || self.verify.is_some()
+            || !self.notify.is_empty()
             || self.mcp.is_some()
             || !self.workers.is_empty()
     }
@@ -286,7 +291,7 @@ impl Settings {
         let project = read(&project_path, ConfigLinks::Refused)?;
         if project.sets_more_than_limits() {
             return Err(Failure::usage(format!(
-                "{}: a project file may only tighten [policy], not choose a preset, a model, a server, an agent, a verify command or what MCP clients may do",
+                "{}: a project file may only tighten [policy], not choose a preset, a model, a server, an agent, a verify or notify command or what MCP clients may do",
                 project_path.display()
             )));
         }
@@ -428,7 +433,9 @@ fn warn_of_unknown_variables() {
 }
 
 /// The known `ADJUTANT_` variables that are not keys of the policy.
-const OTHER_VARIABLES: [&str; 5] = ["HOME", "MODEL", "PRESET", "LIVE", "MCP_TOKEN"];
+/// The last four are what a `notify` program gets; it may call Adjutant.
+const OTHER_VARIABLES: [&str; 9] =
+    ["HOME", "MODEL", "PRESET", "LIVE", "MCP_TOKEN", "RUN", "EVENT", "OUTCOME", "MESSAGE"];
 
 fn from_flags(policy: &mut LayeredPolicy, flags: &PolicyFlags) -> Result<(), Failure> {
     if flags.enable_delegation {
@@ -591,4 +598,10 @@ fn directory(variable: &str, below_home: &str) -> Option<PathBuf> {
     named.or_else(|| {
         env::var_os("HOME").map(|home| PathBuf::from(home).join(below_home)).filter(absolute)
     })
+}
+
+/// Returns the program and arguments of `notify` in the user's configuration. A project's file cannot set it.
+pub(crate) fn notify_command() -> Vec<String> {
+    let read = user_config_path().map(|path| read(&path, ConfigLinks::Followed));
+    read.and_then(Result::ok).map(|config| config.notify).unwrap_or_default()
 }

@@ -155,11 +155,11 @@ fn a_project_file_may_only_tighten() {
         [exit 2]
     ");
     insta::assert_snapshot!(with_project("preset = 'story'").talk(), @"
-        adjutant: $WORK/.adjutant/config.toml: a project file may only tighten [policy], not choose a preset, a model, a server, an agent, a verify command or what MCP clients may do
+        adjutant: $WORK/.adjutant/config.toml: a project file may only tighten [policy], not choose a preset, a model, a server, an agent, a verify or notify command or what MCP clients may do
         [exit 2]
     ");
     insta::assert_snapshot!(with_project("model = 'script:mine.toml'").talk(), @"
-        adjutant: $WORK/.adjutant/config.toml: a project file may only tighten [policy], not choose a preset, a model, a server, an agent, a verify command or what MCP clients may do
+        adjutant: $WORK/.adjutant/config.toml: a project file may only tighten [policy], not choose a preset, a model, a server, an agent, a verify or notify command or what MCP clients may do
         [exit 2]
     ");
     insta::assert_snapshot!(with_project("[policy]\ntasks_per_call = 1").talk(), @"
