@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use adjutant_core::schema::ReturnFormat;
 use adjutant_core::{Brief, ErrorCode, Event, Outcome, RunId, SessionId, Timestamp, Usd};
@@ -243,6 +243,8 @@ async fn wait_for_run(
     let mut continued = signal(SignalKind::from_raw(Signal::CONT.as_raw()))?;
     let _too_long = signal(SignalKind::from_raw(Signal::XFSZ.as_raw()))?;
     let mut redraw = tokio::time::interval(REDRAW);
+    redraw.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut last_tick = Instant::now();
     let mut asked = false;
     loop {
         tokio::select! {
@@ -256,7 +258,11 @@ async fn wait_for_run(
             // The terminal is gone. An open question stays open, and `resume` asks it again.
             _ = hang_up.recv() => if is_asking() { exit_at_once() } else { cancel(&mut asked, orders, live) },
             // No `if` guard on this arm: `select!` evaluates guards once, before anything has started.
-            _ = redraw.tick() => live.borrow_mut().redraw(),
+            _ = redraw.tick() => {
+                // After a stop this tick comes before SIGCONT is seen, so a late one does not draw.
+                let is_late = std::mem::replace(&mut last_tick, Instant::now()).elapsed() > 2 * REDRAW;
+                if !is_late { live.borrow_mut().redraw() }
+            }
         }
     }
 }

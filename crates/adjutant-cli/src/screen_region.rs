@@ -79,7 +79,8 @@ impl ScreenRegion {
             output += &format!("\r\x1b[{old_rows}A");
         }
         for line in lines {
-            output += &format!("\r{line}\x1b[K\n");
+            // Erased before it is written: after a line of full width the cursor is still on its last character.
+            output += &format!("\r\x1b[K{line}\n");
         }
         let surplus = old_rows.saturating_sub(lines.len());
         output += &"\r\x1b[K\n".repeat(surplus);

@@ -36,7 +36,7 @@ fn requirement_52_a_frame_has_a_line_for_each_subagent() {
       [security]     ✓ complete (in=45k out=2.1k) 1.5s $0.1665
       [correctness]  → Read src/lib.rs (in=23k out=890) 1m 10s $0.0824
       [refactor]     ⚠ partial: context exhausted (in=193k out=12k) 1m 10s $0.7612
-      3 subagents: 1 running, 1 complete, 1 partial · in=261k out=15k · $1.0101 · 1m 10s
+      3 subagents: 1 running, 1 complete, 1 partial · in=261k out=15k · $1.0101 · 1m 10s · 20 % of the …
     ");
 }
 
