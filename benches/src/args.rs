@@ -13,11 +13,14 @@ Usage: adjutant-bench [--quick] [--json] [--filter NAME]
   --quick        small sizes and few rounds: a smoke test, its numbers mean little
   --json         the table as JSON
   --filter NAME  only the groups whose name contains NAME: core, whole process, wall, overview,
-                 HTTP, store, views, workspaces, stories, MCP
+                 HTTP, store, views, workspaces, stories, MCP, gateway
 ";
 
 /// The hidden subcommand that starts and measures one other program (see `launch`).
 pub(crate) const LAUNCH: &str = "launch";
+
+/// The hidden subcommand that calls a model through the gateway (see `gateway_client`).
+pub(crate) const GATEWAY_CLIENT: &str = "call-gateway";
 
 /// What to measure and how to print it.
 #[derive(Debug, Default)]
@@ -37,6 +40,8 @@ pub(crate) enum BenchCommand {
     Measure(Args),
     /// Start this command and print its time and memory.
     Launch(Vec<OsString>),
+    /// Call a model directly and through the gateway, as this plan says.
+    CallGateway(String),
     /// Print the help text.
     Help,
 }
@@ -47,6 +52,10 @@ pub(crate) fn parse(mut words: impl Iterator<Item = OsString>) -> Result<BenchCo
     while let Some(word) = words.next() {
         match word.to_str() {
             Some(LAUNCH) => return Ok(BenchCommand::Launch(words.collect())),
+            Some(GATEWAY_CLIENT) => {
+                let plan = words.next().and_then(|plan| plan.into_string().ok());
+                return Ok(BenchCommand::CallGateway(plan.ok_or("call-gateway needs a plan")?));
+            }
             Some("--quick") => args.quick = true,
             Some("--json") => args.json = true,
             Some("--filter") => {

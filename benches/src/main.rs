@@ -11,6 +11,8 @@ mod args;
 mod command_bars;
 mod core_bars;
 mod fixture;
+mod gateway_bars;
+mod gateway_client;
 mod history;
 mod http_bars;
 mod launch;
@@ -25,6 +27,7 @@ mod space_bars;
 mod spawn;
 mod store_bars;
 mod story_bars;
+mod stream_provider;
 mod table;
 mod task_bars;
 mod view_bars;
@@ -47,7 +50,7 @@ pub(crate) type Failure = Box<dyn Error>;
 type TableGroup = fn(&Plan) -> Result<Vec<Row>, Failure>;
 
 /// The groups, in the order of the table.
-const GROUPS: [(&str, TableGroup); 10] = [
+const GROUPS: [(&str, TableGroup); 11] = [
     ("core", core_bars::measure),
     ("whole process", whole_bars::measure),
     ("wall", wall_bars::measure),
@@ -58,12 +61,16 @@ const GROUPS: [(&str, TableGroup); 10] = [
     ("workspaces", space_bars::measure),
     ("stories", story_bars::measure),
     ("MCP", mcp_bars::measure),
+    ("gateway", gateway_bars::measure),
 ];
 
 fn main() -> ExitCode {
     let result = match args::parse(std::env::args_os().skip(1)) {
         Ok(BenchCommand::Measure(args)) => measure(&args),
         Ok(BenchCommand::Launch(command)) => launch::run(&command).map(|()| ExitCode::SUCCESS),
+        Ok(BenchCommand::CallGateway(plan)) => {
+            gateway_client::run(&plan).map(|()| ExitCode::SUCCESS)
+        }
         Ok(BenchCommand::Help) => print(args::HELP).map(|()| ExitCode::SUCCESS),
         Err(error) => Err(error),
     };
