@@ -14,7 +14,7 @@ const READS_PACKED: (u32, u32) = (2, 36);
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=ADJUTANT_COMMIT");
-    println!("cargo::rustc-env=ADJUTANT_VERSION={}", version());
+    println!("cargo::rustc-env=BUILD_VERSION={}", version());
     if may_pack() {
         println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
     }

@@ -46,7 +46,7 @@ pub(crate) use task::{TaskAddArgs, TaskArgs, TaskCommand, TaskSetArgs};
 ///
 /// Start with `adjutant demo`: it needs no key and no network.
 #[derive(Debug, Parser)]
-#[command(name = "adjutant", version = env!("ADJUTANT_VERSION"), about, after_help = EXIT_CODES)]
+#[command(name = "adjutant", version = env!("BUILD_VERSION"), about, after_help = EXIT_CODES)]
 pub(crate) struct Cli {
     /// The command; without one, the next steps here are printed.
     #[command(subcommand)]

@@ -135,10 +135,14 @@ fn the_question_and_the_live_tree_on_a_terminal_are_escaped() {
     let mut terminal = Terminal::start(&rig, 100, &[("NO_COLOR", "1")], &args);
     terminal.wait_for("Start? [y/N]").types("y\r");
     terminal.finish();
-    // All that may be left are our own movements: up, and clear to the end of the screen.
-    let mut text = terminal.raw.replace("\r\n", "\n").replace("\x1b[J", "");
-    for lines in 1..40 {
-        text = text.replace(&format!("\x1b[{lines}A\r"), "");
+    // All that may be left are our own movements: up, erasing a line, and the bounds of an update.
+    let mut text = terminal.raw.clone();
+    for own in ["\x1b[?2026h", "\x1b[?2026l", "\x1b[?7l", "\x1b[?7h", "\x1b[K"] {
+        text = text.replace(own, "");
     }
+    for lines in 1..40 {
+        text = text.replace(&format!("\x1b[{lines}A"), "");
+    }
+    let text = text.replace('\r', "");
     assert_clean(&text);
 }
