@@ -42,6 +42,6 @@ pub use repository_check::{why_no_repository, why_results_cannot_be_kept};
 pub use root::{OpenedFile, Root};
 pub use trees::{
     AppliedResult, ApplyError, ApplyRecovery, ApplyRehearsal, BaseCheckouts, BaseLease,
-    BaseLeaseCost, DiskUsage, RecoveredApply, UnrestoredFile, Worktree, WorktreeEntry, Worktrees,
-    forget_applied, size_on_disk,
+    BaseLeaseCost, ConflictResolution, DiskUsage, RecoveredApply, ResolveError, UnrestoredFile,
+    Worktree, WorktreeEntry, Worktrees, forget_applied, size_on_disk,
 };

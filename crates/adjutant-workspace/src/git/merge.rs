@@ -17,6 +17,10 @@ use super::loose;
 use super::repository::{Repository, path_of};
 use super::run::GitCall;
 use super::scratch::ScratchGitDir;
+use crate::private;
+
+/// What conflict markers for a person call the two sides: the target and the result.
+pub(crate) const CONFLICT_LABELS: [&str; 2] = ["yours", "result"];
 
 /// The outcome of a merge that was not applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,7 +115,19 @@ impl Repository {
         let names = [format!("{result}^1"), tree_name(target), tree_name(result)];
         let mut found = self.resolve_all(&names)?.into_iter();
         let base = found.next().flatten().ok_or_else(|| no_base(result))?;
-        self.merge_trees(&base, [target, result], found)
+        self.merge_trees(&base, [target, result], found, None)
+    }
+
+    /// Like [`Repository::preview`], with conflict markers for a person: each side has its label, and the common
+    /// version is between them.
+    pub(crate) fn preview_for_person(
+        &self,
+        result: &ObjectId,
+        target: &ObjectId,
+    ) -> Result<MergePreview, GitError> {
+        let base = self.base_of(result)?;
+        let trees = self.resolve_all(&[tree_name(target), tree_name(result)])?;
+        self.merge_trees(&base, [target, result], trees, Some(CONFLICT_LABELS))
     }
 
     /// Merges everything between the commits `base` and `result` with the commit or tree `target`, in the object
@@ -123,24 +139,34 @@ impl Repository {
         target: &ObjectId,
     ) -> Result<MergePreview, GitError> {
         let trees = self.resolve_all(&[tree_name(target), tree_name(result)])?;
-        self.merge_trees(base, [target, result], trees)
+        self.merge_trees(base, [target, result], trees, None)
     }
 
-    /// Merges two commits or trees, given with the trees that were found for them, from the commit `base`.
+    /// Merges two commits or trees, given with the trees that were found for them, from the commit `base`. Without
+    /// `labels`, conflict markers name temporary commits.
     fn merge_trees(
         &self,
         base: &ObjectId,
         sides: [&ObjectId; 2],
         trees: impl IntoIterator<Item = Option<ObjectId>>,
+        labels: Option<[&str; 2]>,
     ) -> Result<MergePreview, GitError> {
         let scratch = self.scratch(None)?;
         let mut merged = Vec::new();
         for (side, tree) in sides.into_iter().zip(trees) {
             let tree = tree.ok_or_else(|| GitError::Missing(format!("commit {side}")))?;
-            merged.push(scratch.side(&tree, base)?);
+            merged.push(scratch.side(&tree, base)?.to_string());
         }
-        let call = scratch.merge_call().args(["-z", "--messages"]);
-        let output = call.args(merged.iter().map(ObjectId::as_str)).accept(&[0, 1]).run()?;
+        let mut call = scratch.merge_call();
+        if let Some(labels) = labels {
+            for (label, commit) in labels.into_iter().zip(&mut merged) {
+                scratch.name_commit(label, commit)?;
+                label.clone_into(commit);
+            }
+            call = call.config("merge.conflictStyle=diff3");
+        }
+        let call = call.args(["-z", "--messages"]);
+        let output = call.args(merged.iter().map(String::as_str)).accept(&[0, 1]).run()?;
         read(&output.bytes, &merged)
             .ok_or_else(|| GitError::Unreadable { command: "merge-tree".to_owned() })
     }
@@ -199,6 +225,12 @@ impl ScratchGitDir<'_> {
         loose::write_commit(self.folder(), tree, base)
     }
 
+    /// Lets git find a commit by a name.
+    fn name_commit(&self, name: &str, commit: &str) -> Result<(), GitError> {
+        let written = private::write(&self.folder().join("refs").join(name), format!("{commit}\n"));
+        written.map_err(GitError::io("naming a side of a merge"))
+    }
+
     /// Returns a call that merges commits in the object store and knows the temporary ones.
     fn merge_call(&self) -> GitCall<'_> {
         let call = self.call("merge-tree").arg("--write-tree");
@@ -216,7 +248,7 @@ fn no_base(result: &ObjectId) -> GitError {
 }
 
 /// Parses the output of one merge.
-fn read(bytes: &[u8], merged: &[ObjectId]) -> Option<MergePreview> {
+fn read(bytes: &[u8], merged: &[String]) -> Option<MergePreview> {
     let mut records = bytes.split(|byte| *byte == 0);
     let tree = ObjectId::from_bytes(records.next()?)?;
     let mut versions: BTreeMap<PathBuf, [Option<ConflictSide>; 3]> = BTreeMap::new();
@@ -255,11 +287,11 @@ fn read_all(bytes: &[u8], trees: &mut Vec<Option<ObjectId>>) {
 
 /// Returns the original path of a file. If a directory or a file of another type is in its place, git renames it to
 /// `name~commit` or `name~commit_0`.
-fn own_name<'b>(path: &'b [u8], merged: &[ObjectId]) -> &'b [u8] {
+fn own_name<'b>(path: &'b [u8], merged: &[String]) -> &'b [u8] {
     let Some(at) = path.iter().rposition(|byte| *byte == b'~') else { return path };
     let (name, mark) = path.split_at(at);
-    let is_mark = |id: &ObjectId| {
-        let rest = mark.get(1..).and_then(|mark| mark.strip_prefix(id.as_str().as_bytes()));
+    let is_mark = |label: &String| {
+        let rest = mark.get(1..).and_then(|mark| mark.strip_prefix(label.as_bytes()));
         let is_number = |rest: &[u8]| rest.iter().all(u8::is_ascii_digit);
         rest.is_some_and(|rest| rest.is_empty() || rest.strip_prefix(b"_").is_some_and(is_number))
     };
@@ -269,7 +301,7 @@ fn own_name<'b>(path: &'b [u8], merged: &[ObjectId]) -> &'b [u8] {
 /// Parses the kind of conflict for each path: `count`, paths, kind, text.
 fn read_messages<'b>(
     records: &mut impl Iterator<Item = &'b [u8]>,
-    merged: &[ObjectId],
+    merged: &[String],
 ) -> BTreeMap<PathBuf, String> {
     let mut said = BTreeMap::new();
     while let Some(count) = records.next() {

@@ -38,6 +38,7 @@ pub use error::GitError;
 pub use head_file::{HeadRef, head_around};
 pub use id::{ObjectId, ResultRef, is_branch_name};
 pub use import::{CreatedCommit, NewCommit};
+pub(crate) use merge::CONFLICT_LABELS;
 pub use merge::{Conflict, ConflictKind, ConflictSide, MergePreview};
 pub use refs::KeptRef;
 pub use repository::Repository;

@@ -2,7 +2,7 @@
 //!
 //! `bases` caches checkouts for overlays, `worktree` makes work trees where there is no overlay, and `apply` merges
 //! results into the user's work tree with the `journal`; `rehearse` only predicts that, and `undone_results` finds
-//! applied results that the user has undone. `replace` writes merges into workspaces.
+//! applied results that the user has undone; `resolve` makes a work tree in which a person resolves conflicts. `replace` writes merges into workspaces.
 
 mod apply;
 mod bases;
@@ -15,6 +15,7 @@ mod owner_access;
 mod rehearse;
 mod remove;
 mod replace;
+mod resolve;
 mod undone_results;
 mod worktree;
 
@@ -32,4 +33,5 @@ pub(crate) use owner_access::{grant_owner_access, grant_top_access_by_handle};
 pub use rehearse::ApplyRehearsal;
 pub(crate) use remove::remove_all;
 pub(crate) use replace::{recover_replacement, remove_journal};
+pub use resolve::{ConflictResolution, ResolveError};
 pub use worktree::{Worktree, WorktreeEntry, Worktrees};

@@ -431,7 +431,8 @@ fn entry_name(repository: &Repository, path: &Path) -> Result<String, GitError> 
         .ok_or_else(|| GitError::Unreadable { command: "worktree add".to_owned() })
 }
 
-fn remove_files(repository: &Repository, path: &Path) -> Result<(), GitError> {
+/// Removes the files of a work tree and git's entry for it; either may be missing.
+pub(super) fn remove_files(repository: &Repository, path: &Path) -> Result<(), GitError> {
     remove_all(path).map_err(GitError::io("removing a work tree"))?;
     let alone = lock_worktree_list(repository)?;
     // Git exits with 128 if it has no entry for the path.
