@@ -58,6 +58,18 @@ pub(crate) struct MergeResultsArgs {
     #[arg(long, conflicts_with_all = ["how", "dry_run"])]
     pub(crate) undo: bool,
 
+    /// Make a worktree with conflict markers, in which you resolve the conflicts of one result.
+    #[arg(long, conflicts_with_all = ["how", "dry_run", "undo", "only_commits"])]
+    pub(crate) resolve: bool,
+
+    /// With --resolve: merge what is in the worktree now, and remove the worktree.
+    #[arg(long = "continue", requires = "resolve", conflicts_with = "abort")]
+    pub(crate) go_on: bool,
+
+    /// With --resolve: remove the worktree; the result stays as it is.
+    #[arg(long, requires = "resolve")]
+    pub(crate) abort: bool,
+
     /// Refuse unless exactly these commits are the results: what a person approved for an MCP client.
     #[arg(
         long,
@@ -84,6 +96,8 @@ Examples:
   adjutant merge                           all results of the latest run in this directory
   adjutant merge parser --as branch        only the result of the task with the label parser
   adjutant merge --undo                    undo the merge
+  adjutant merge --resolve parser          a worktree to resolve the conflicts of that result in
+  adjutant merge --resolve parser --continue    merge what you made of it; --abort gives up
 
 Results are merged one after the other, each completely or not at all. A result with conflicts is skipped and
 listed with the conflicting files; the others are still merged. Uncommitted changes that the agent has not seen

@@ -14,6 +14,7 @@ use adjutant_engine::{Archive, RegistryError};
 use adjutant_view::sanitize;
 use serde_json::{Value, json};
 
+use super::resolve::run_resolve;
 use super::{
     LISTED, MergedChildren, ResultSelection, SelectedResult, conflict_json, conflict_line,
     file_json, size, work_failure,
@@ -47,6 +48,9 @@ pub(crate) fn run_merge(
     as_json: bool,
 ) -> Result<Exit, Failure> {
     let chosen = ResultSelection::find(archive, args.run.as_deref(), MergedChildren::Exclude)?;
+    if args.resolve {
+        return run_resolve(archive, chosen, args, as_json);
+    }
     if args.undo {
         return undo_merges(archive, &chosen, as_json);
     }
@@ -279,7 +283,8 @@ pub(super) fn say_next(chosen: &ResultSelection, fates: &[ResultMergeOutcome], d
     let has = |is: fn(&ResultMergeOutcome) -> bool| fates.iter().any(is);
     if has(|it| matches!(it, ResultMergeOutcome::Judged(MergeOutcome::Dirty(_)))) {
         advise(&format!(
-            "Commit or stash those files, or take the work as a branch: `adjutant merge {name} --as branch`."
+            "Commit or stash those files, merge them in a worktree with `adjutant merge --resolve {name}`, or take the \
+             work as a branch: `adjutant merge {name} --as branch`."
         ));
     }
     if let Some((picked, _)) =
@@ -314,22 +319,18 @@ pub(super) fn say_next(chosen: &ResultSelection, fates: &[ResultMergeOutcome], d
     }
 }
 
-/// Describes how to resolve a conflict with git.
+/// Describes how to resolve a conflict.
 fn conflict_advice(chosen: &ResultSelection, picked: &SelectedResult) -> String {
-    // A branch would contain the user's uncommitted files, and git refuses to overwrite untracked files with it.
-    if chosen.work.holds_uncommitted(&picked.kept).unwrap_or(false) {
-        let commit = picked.kept.commit.get(..12).unwrap_or(&picked.kept.commit);
-        return format!(
-            "Resolve the conflict by hand: commit what is not committed here, then `git cherry-pick {commit}`."
-        );
+    let id = picked.id();
+    match chosen.work.resolution_in_progress(&picked.kept) {
+        Some(path) => format!(
+            "It is being resolved in {}: `adjutant merge --resolve {id} --continue` when it is done.",
+            path.display()
+        ),
+        None => {
+            format!("`adjutant merge --resolve {id}` makes a worktree to resolve the conflict in.")
+        }
     }
-    let (id, branch) = (picked.id(), sanitize::shell_word(&picked.kept.branch));
-    // Git refuses to merge unrelated histories without this flag.
-    let is_related = chosen.work.shares_history(&picked.kept).unwrap_or(true);
-    let flag = if is_related { "" } else { "--allow-unrelated-histories " };
-    format!(
-        "Resolve the conflict by hand: `adjutant merge {id} --as branch`, then `git merge {flag}{branch}`."
-    )
 }
 
 /// Returns the exit code: `Completed` for all merged, `Partial` for some, `Failed` for none, `Refused` if uncommitted

@@ -78,6 +78,9 @@ impl PendingMerge {
             how: MergeMode::Apply,
             dry_run: false,
             undo: false,
+            resolve: false,
+            go_on: false,
+            abort: false,
             only_commits: self.question.commits.clone(),
         };
         let merged = run_merge(archive, &args, as_json);

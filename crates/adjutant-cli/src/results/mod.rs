@@ -12,6 +12,7 @@ mod merge;
 mod merge_questions;
 mod prune_merges;
 mod prune_results;
+mod resolve;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -9,6 +9,7 @@
 mod branches;
 mod disk_usage;
 mod machine;
+mod resolve;
 pub(crate) mod undo;
 
 use std::collections::BTreeMap;
@@ -26,7 +27,7 @@ use adjutant_workspace::{
     Git, KeptRef, ObjectId, Repository, ResultRef, forget_applied, with_link_targets,
 };
 
-pub use adjutant_workspace::DiskUsage;
+pub use adjutant_workspace::{ConflictResolution, DiskUsage, ResolveError};
 pub use disk_usage::{disk_usage, merges_disk_usage};
 pub use machine::{MachineCapabilities, probe_machine};
 
@@ -387,16 +388,6 @@ impl KeptResults {
     /// Git failed.
     pub fn holds_uncommitted(&self, result: &KeptResult) -> Result<bool, ResultsError> {
         Ok(self.repository.contains_capture(&id_of(result)?)?)
-    }
-
-    /// Returns whether HEAD and a result have a common ancestor; true if HEAD has no commit yet, since git can merge
-    /// any branch then.
-    ///
-    /// # Errors
-    ///
-    /// Git failed.
-    pub fn shares_history(&self, result: &KeptResult) -> Result<bool, ResultsError> {
-        Ok(self.repository.shares_history(&id_of(result)?)?)
     }
 
     /// Deletes the ref of a result. Its commit stays until git's garbage collection.

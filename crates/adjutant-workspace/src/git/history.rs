@@ -63,17 +63,6 @@ impl Repository {
         Ok(found)
     }
 
-    /// Says whether HEAD and a commit have a common ancestor, or HEAD has no commit yet.
-    ///
-    /// # Errors
-    ///
-    /// When git fails.
-    pub fn shares_history(&self, commit: &ObjectId) -> Result<bool, GitError> {
-        let Some(head) = self.head()? else { return Ok(true) };
-        let call = self.call("merge-base").args([head.as_str(), commit.as_str()]);
-        Ok(call.accept(&[0, 1]).run()?.code == 0)
-    }
-
     /// Returns those of the commits that a local or remote-tracking branch or one of our references still contains.
     ///
     /// # Errors

@@ -3,7 +3,6 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::Command;
 
 use crate::support::repository::Repo;
 use crate::support::rig::{Output, Rig};
@@ -78,17 +77,6 @@ fn in_a_sparse_checkout_the_preview_matches_the_merge() {
     assert_eq!(repo.read("far/away"), "changed\n");
 }
 
-/// Runs git like the user, whether it succeeds or not; returns its error output.
-fn try_git(repo: &Repo, typed: &[&str]) -> String {
-    let git = Command::new("git")
-        .args(["-c", "user.name=U", "-c", "user.email=u@localhost"])
-        .args(typed)
-        .current_dir(repo.rig.work())
-        .output()
-        .unwrap();
-    String::from_utf8_lossy(&git.stderr).into_owned()
-}
-
 #[test]
 fn the_advice_after_a_conflict_works_with_files_that_were_never_committed() {
     let call = |path: &str| {
@@ -110,17 +98,16 @@ fn the_advice_after_a_conflict_works_with_files_that_were_never_committed() {
 
     let out = repo.rig.run(["merge"]);
     assert_eq!(out.code, 1, "{out}");
-    assert!(out.stderr.contains("commit what is not committed here, then"), "{out}");
-    let (_, advice) = out.stderr.split_once("then `git ").unwrap();
+    let (_, advice) = out.stderr.split_once("`adjutant ").unwrap();
     let typed: Vec<&str> = advice.split('`').next().unwrap().split(' ').collect();
-    // The usual advice does not work here.
-    let branch = repo.json(&["merge", "--as", "branch"], 0);
-    let branch = branch["results"][0]["branch"].as_str().unwrap().to_owned();
-    assert!(try_git(&repo, &["merge", &branch]).contains("would be overwritten"));
-    repo.commit("the rest");
-    let said = try_git(&repo, &typed);
-    assert_eq!(repo.git(["diff", "--name-only", "--diff-filter=U"]), "file", "{typed:?} {said}");
-    assert_eq!(repo.read("untracked"), "by the agent\n", "{typed:?} {said}");
+    let begun = repo.rig.run(&typed);
+    assert_eq!(begun.code, 0, "{begun}");
+    let tree = begun.stdout.lines().next().unwrap().rsplit(": ").next().unwrap();
+    fs::write(Path::new(tree).join("file"), "by both\n").unwrap();
+    let done = repo.rig.run([&typed[..], &["--continue"]].concat());
+    assert_eq!(done.code, 0, "{done}");
+    assert_eq!((&*repo.read("file"), &*repo.read("untracked")), ("by both\n", "by the agent\n"));
+    assert!(!Path::new(tree).exists());
 }
 
 #[test]

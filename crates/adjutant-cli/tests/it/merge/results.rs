@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
@@ -161,21 +161,63 @@ fn a_conflict_with_an_unrelated_history_is_solved_by_the_command_that_is_printed
 
     let out = repo.rig.run(["merge"]);
     assert_eq!(out.code, 1, "{out}");
-    let (one, run) = (&ran.sessions[0], &ran.run);
-    let advice = format!(
-        "`adjutant merge {one} --as branch`, then `git merge --allow-unrelated-histories adjutant/{run}-{one}`"
-    );
-    assert!(out.stderr.contains(&advice), "{out}");
-    assert_eq!(repo.rig.run(["merge", one, "--as", "branch"]).code, 0);
-    // Git ends with 1 where files are in conflict, and with 128 where it refuses to begin.
-    let branch = format!("adjutant/{run}-{one}");
-    let mut git = std::process::Command::new("git");
-    git.args(["merge", "--allow-unrelated-histories", &branch]).current_dir(repo.rig.work());
-    git.envs([("GIT_AUTHOR_NAME", "U"), ("GIT_COMMITTER_NAME", "U")]);
-    git.envs([("GIT_AUTHOR_EMAIL", "u@localhost"), ("GIT_COMMITTER_EMAIL", "u@localhost")]);
-    let merged = git.output().unwrap();
-    assert_eq!(merged.status.code(), Some(1), "{merged:?}");
-    assert!(repo.read("long").contains("<<<<<<<"), "{merged:?}");
+    let one = &ran.sessions[0];
+    assert!(out.stderr.contains(&format!("`adjutant merge --resolve {one}`")), "{out}");
+    let tree = resolve(&repo, one);
+    assert!(fs::read_to_string(tree.join("long")).unwrap().contains("<<<<<<< yours\n"));
+    fs::write(tree.join("long"), "solved\n").unwrap();
+    assert_eq!(repo.rig.run(["merge", "--resolve", one, "--continue"]).code, 0);
+    assert_eq!(repo.read("long"), "solved\n");
+}
+
+/// Begins to resolve the conflicts of a result and returns the worktree.
+fn resolve(repo: &Repo, session: &str) -> PathBuf {
+    let out = repo.rig.run(["merge", "--resolve", session]);
+    assert_eq!(out.code, 0, "{out}");
+    out.stdout.lines().next().unwrap().rsplit(": ").next().unwrap().into()
+}
+
+#[test]
+fn every_kind_of_conflict_is_resolved_in_a_worktree_or_given_up() {
+    for (kind, target, result) in CLASHES {
+        let repo = Repo::new();
+        let ran = repo.ran(&["one"]);
+        repo.keep(&ran, 0, result);
+        target(&repo.rig.work());
+        // Uncommitted files are a side of the merge too.
+        repo.rig.write("draft", "not committed\n");
+        let (one, before) = (&ran.sessions[0], repo.state());
+        let (go_on, abort) =
+            (["merge", "--resolve", one, "--continue"], ["merge", "--resolve", one, "--abort"]);
+        assert_eq!(repo.rig.run(abort).code, 2, "{kind}");
+        let tree = resolve(&repo, one);
+        assert_eq!(resolve(&repo, one), tree, "{kind}");
+        assert_eq!(fs::read_to_string(tree.join("draft")).unwrap(), "not committed\n", "{kind}");
+        assert_eq!(repo.rig.run(abort).code, 0, "{kind}");
+        assert!(!tree.exists(), "{kind}");
+        // A worktree that was deleted by hand is made again.
+        fs::remove_dir_all(resolve(&repo, one)).unwrap();
+        assert_eq!(repo.rig.run(go_on).code, 1, "{kind}");
+        let tree = resolve(&repo, one);
+        assert_eq!(repo.state(), before, "{kind}");
+
+        if ["both_modified", "both_added", "mode"].contains(&kind) {
+            let out = repo.rig.run(go_on);
+            assert_eq!(out.code, 1, "{kind}: {out}");
+            assert!(out.stderr.contains("1 files still have conflicts"), "{kind}: {out}");
+            assert_eq!(repo.state(), before, "{kind}");
+        }
+        for name in ["long", "new", "long~yours", "long~result", "mine", "theirs"] {
+            let _ = fs::remove_file(tree.join(name));
+        }
+        fs::write(tree.join("solved"), "by the person\n").unwrap();
+        let out = repo.rig.run(go_on);
+        assert_eq!(out.code, 0, "{kind}: {out}");
+        assert_eq!(repo.read("solved"), "by the person\n", "{kind}");
+        assert!(!repo.rig.work().join("long").exists(), "{kind}");
+        assert!(!tree.exists(), "{kind}");
+        assert_eq!(repo.git(["worktree", "list"]).lines().count(), 1, "{kind}");
+    }
 }
 
 #[test]
@@ -201,11 +243,8 @@ fn a_conflict_skips_that_result_names_its_files_and_merges_the_others() {
         let words = format!("conflict  {one} [one]: ");
         assert!(out.stdout.contains(&words), "{kind}: {out}");
         assert!(out.stdout.contains("(target "), "{kind}: {out}");
-        let by_hand = format!(
-            "`adjutant merge {one} --as branch`, then `git merge adjutant/{}-{one}`",
-            ran.run
-        );
-        assert!(out.stderr.contains(&by_hand), "{kind}: {out}");
+        let way = format!("`adjutant merge --resolve {one}`");
+        assert!(out.stderr.contains(&way), "{kind}: {out}");
         assert_eq!(repo.read("src/short"), "by two\n", "{kind}");
         assert_eq!(repo.git(["status", "--porcelain"]), " M src/short", "{kind}");
     }
