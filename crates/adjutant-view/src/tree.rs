@@ -6,6 +6,7 @@ use adjutant_core::{DelegationState, RunId, SessionId, Timestamp};
 use serde::Serialize;
 
 use crate::palette::{Palette, TextStyle};
+use crate::progress;
 use crate::run::{Delegation, ESTIMATE_NOTE, ProcessLiveness, RunView};
 use crate::state_words::{
     continuations_text, ended_word, is_interrupted, mark_now, state_key, state_word,
@@ -86,7 +87,7 @@ pub(crate) fn worker_doing(
     let is_at_work = node.worker.is_some()
         && node.state == DelegationState::Running
         && liveness == ProcessLiveness::Alive;
-    is_at_work.then(|| crate::progress::activity_text(node, now))
+    is_at_work.then(|| progress::activity_text(node, now, progress::WORDS_COLUMNS))
 }
 
 fn state_of(node: &Delegation, liveness: ProcessLiveness) -> String {

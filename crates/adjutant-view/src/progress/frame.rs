@@ -44,8 +44,11 @@ impl ProgressFrame {
     pub fn render_part(&self, view: &RunView, of: Option<SessionId>) -> String {
         let rows = self.rows(view, of);
         let count = view.delegations().count();
-        let heading = if count == 0 {
+        let heading = if count == 0 && rows.is_empty() {
             "Delegate [no subagents]".to_owned()
+        } else if count == 0 {
+            // The row of the root agent says everything.
+            String::new()
         } else if self.height.is_some_and(|height| height < 4) {
             // The rows below say more.
             String::new()
@@ -138,7 +141,7 @@ impl ProgressFrame {
         let room = self.width.saturating_sub(taken(&tail) + space.len());
         let doing = slow_commit_text(delegation, self.now)
             .or_else(|| queue_text(view, delegation))
-            .unwrap_or_else(|| activity_text(delegation, self.now));
+            .unwrap_or_else(|| activity_text(delegation, self.now, room));
         let doing = cut(&doing, room);
         let line = format!("{start}  {state} {doing}");
         if width(&line) > self.width || room == 0 {

@@ -14,8 +14,9 @@ use crate::time_text::elapsed;
 /// The maximum width of an untrusted text within a line, in columns.
 pub(super) const TEXT_COLUMNS: usize = 120;
 
-/// Returns what a delegation is doing: `Read src/lib.rs`, `partial: context exhausted`.
-pub(crate) fn activity_text(delegation: &Delegation, now: Timestamp) -> String {
+/// Returns what a delegation is doing: `Read src/lib.rs`, `partial: context exhausted`. Of the text that an agent is
+/// writing, the end that fits into `columns` is shown; all else is for the caller to cut.
+pub(crate) fn activity_text(delegation: &Delegation, now: Timestamp, columns: usize) -> String {
     match delegation.activity() {
         Activity::AwaitingApproval => "waiting for approval".into(),
         Activity::Queued => "waiting for a free slot".into(),
@@ -27,7 +28,7 @@ pub(crate) fn activity_text(delegation: &Delegation, now: Timestamp) -> String {
                 return preparing.to_owned();
             }
             if !text_end.trim().is_empty() {
-                return last_columns(text_end, WORDS_COLUMNS);
+                return last_columns(text_end, columns.min(WORDS_COLUMNS));
             }
             // Before the first answer, the elapsed time beside it says the same.
             let thought = if delegation.own.calls > 0 { now.since(since) } else { Duration::ZERO };
@@ -47,7 +48,7 @@ pub(crate) fn activity_text(delegation: &Delegation, now: Timestamp) -> String {
         }
         Activity::WaitingForModel(1) => "waiting for its model".into(),
         Activity::WaitingForModel(calls) => format!("waiting for its model, {calls} calls"),
-        Activity::Writing(words) => last_columns(words, WORDS_COLUMNS),
+        Activity::Writing(words) => last_columns(words, columns.min(WORDS_COLUMNS)),
         Activity::Retrying(retry) => {
             let wait = elapsed(retry.at.since(now));
             format!("retrying in {wait}: {}", retry.kind)
@@ -65,7 +66,7 @@ pub(crate) fn activity_text(delegation: &Delegation, now: Timestamp) -> String {
 }
 
 /// The maximum width of what an agent is writing, in columns.
-const WORDS_COLUMNS: usize = 80;
+pub(crate) const WORDS_COLUMNS: usize = 80;
 
 /// Returns the end of untrusted text on one safe line of at most `max` columns.
 fn last_columns(text: &str, max: usize) -> String {

@@ -91,7 +91,7 @@ impl ObservedRun<'_> {
         if is_interrupted(&delegation.state, self.liveness) {
             return "interrupted".into();
         }
-        progress::activity_text(delegation, self.now)
+        progress::activity_text(delegation, self.now, progress::WORDS_COLUMNS)
     }
 
     /// Returns the time until the deadline of a running delegation.
