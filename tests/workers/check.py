@@ -321,10 +321,21 @@ class Suite:
         require(ran.returncode == 0, f"cost: {ran.stderr.strip()}")
         return json.loads(ran.stdout)["total"]
 
-    def overruns(self, state, project):
+    def events(self, state, project, kind):
         log = self.run_adjutant("log", "--json", state=state, cwd=project).stdout
         events = [json.loads(line)["event"] for line in log.splitlines() if line.startswith("{")]
-        return sum(event["amount"].get("usd") or 0 for event in events if event["type"] == "overran")
+        return [event for event in events if event["type"] == kind]
+
+    def require_cap_held(self, agent, cap, since, state, project, figures):
+        """Compares the provider's log with a cap, and with the refusals. Returns the calls that were served."""
+        served, _ = self.served(since)
+        overruns = self.events(state, project, "overran")
+        spent, over = self.cost(agent, served), sum(event["amount"].get("usd") or 0 for event in overruns)
+        refused = self.events(state, project, "worker_call_refused")
+        figures.append(f"{len(served)} calls for ${spent:.4f}, {len(refused)} refused")
+        require(spent <= cap + over + 1e-9, f"the provider served ${spent:.6f}, overruns ${over:.6f}")
+        require(refused or not served, "the endless task ended without a refused call")
+        return served
 
     def require_served_as_meant(self, agent, served):
         for line in served:
@@ -347,8 +358,9 @@ class Suite:
     def check(self, agent, what):
         began = time.time()
         failure = None
+        figures = []
         try:
-            yield
+            yield figures
             self.machine.require_clean()
         except (CheckFailed, subprocess.TimeoutExpired, ValueError, KeyError, OSError) as error:
             failure = f"{error}" if isinstance(error, CheckFailed) else f"{type(error).__name__}: {error}"
@@ -360,7 +372,8 @@ class Suite:
         passed, failed = self.results.get((agent, group), (0, 0))
         self.results[agent, group] = (passed + (failure is None), failed + (failure is not None))
         word = "ok" if failure is None else "FAILED"
-        print(f"{word:6} {agent:9} {what} ({time.time() - began:.1f} s){'' if failure is None else ': ' + failure}", flush=True)
+        shown = "; ".join([f"{time.time() - began:.1f} s", *figures])
+        print(f"{word:6} {agent:9} {what} ({shown}){'' if failure is None else ': ' + failure}", flush=True)
 
     def check_complete(self, agent):
         with self.check(agent, "complete: fixes a test with a write and a command"):
@@ -391,13 +404,11 @@ class Suite:
         # The first calls of the agents cost some cents; from a cap that admits none to a dozen calls.
         for number in range(CAPS):
             cap = round(self.random.uniform(0.01, 0.8), 4)
-            with self.check(agent, f"cap: holds ${cap}"):
+            with self.check(agent, f"cap: holds ${cap}") as figures:
                 state, project, since = self.fresh_state(), self.fresh_project(), self.provider.count()
                 process = self.delegate(agent, "endless", cap, state, project)
                 process.wait(TASK)
-                served, _ = self.served(since)
-                spent, over = self.cost(agent, served), self.overruns(state, project)
-                require(spent <= cap + over + 1e-9, f"the provider served ${spent:.6f}, overruns ${over:.6f}")
+                served = self.require_cap_held(agent, cap, since, state, project, figures)
                 text = (state / "out").read_text()
                 if text.strip():
                     outcome = self.result(state)["outcome"]
@@ -412,7 +423,7 @@ class Suite:
     def check_cancel(self, agent):
         for number in range(self.options.tries):
             plan = ["hang", "slow"][number % 2]
-            with self.check(agent, f"cancel: {plan} {number + 1}"):
+            with self.check(agent, f"cancel: {plan} {number + 1}") as figures:
                 state, project, since = self.fresh_state(), self.fresh_project(), self.provider.count()
                 process = self.delegate(agent, plan, 5.0, state, project)
                 event = {"hang": "served", "slow": "asked"}[plan]
@@ -428,6 +439,7 @@ class Suite:
                     process.kill()
                     raise CheckFailed("not over after 20 s") from None
                 took = time.time() - began
+                figures.append(f"over after {took:.2f} s")
                 require(took <= 2.0, f"took {took:.2f} s")
                 require(self.result(state)["outcome"] == "cancelled", f"outcome {self.result(state)['outcome']}")
 
@@ -544,10 +556,10 @@ class Suite:
             require(any(abs(amount - shown) < 0.00051 for amount in amounts), f"the bill says {amounts}, the log ${shown:.6f}")
         for number in range(3):
             cap = round(self.random.uniform(0.01, 0.8), 4)
-            with self.check(agent, f"gateway: holds ${cap}"):
+            with self.check(agent, f"gateway: holds ${cap}") as figures:
                 state, project, since = self.fresh_state(), self.fresh_project(), self.provider.count()
                 self.run_gateway(agent, "endless", cap, state, project)
-                served, _ = self.served(since)
+                served = self.require_cap_held(agent, cap, since, state, project, figures)
                 spent = self.cost(agent, served)
                 require(spent <= cap + 1e-9, f"the provider served ${spent:.6f}")
 
