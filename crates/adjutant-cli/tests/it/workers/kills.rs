@@ -1,6 +1,8 @@
 //! Kills Adjutant, the agent or both at random moments of a worker's run, and resumes.
 //!
-//! `ADJUTANT_KILLS=200` is the long version; `ADJUTANT_KILLS_SEED` repeats a failure's choices.
+//! `ADJUTANT_KILLS` sets another number of kills, up to 200; `ADJUTANT_KILLS_SEED` repeats a failure's choices.
+
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -10,8 +12,11 @@ use super::site::{CALL_USD, WorkerSite, prompts};
 use crate::kills::chance::{Chance, seed};
 use crate::support::running::Running;
 
-/// The default number of kills.
-const KILLS: u64 = 12;
+/// The default number of kills, and the largest.
+const KILLS: u64 = 200;
+
+/// Runs at the same time. A run mostly waits for its agent and provider, so that more than one fits a core.
+const PLAYERS: u64 = 4;
 
 /// Kills of one run before it may finish.
 const DEEPEST: u64 = 3;
@@ -141,13 +146,22 @@ fn play(chance: &mut Chance, number: u64) -> u64 {
 #[test]
 fn killed_workers_are_resumed_and_no_call_is_lost_or_paid_twice() {
     let wanted = std::env::var("ADJUTANT_KILLS").map_or(KILLS, |count| count.parse().unwrap());
-    let wanted = wanted.min(200);
+    let wanted = wanted.min(KILLS);
     let seed = seed();
-    let mut chance = Chance::new(seed);
-    let (mut kills, mut number) = (0, 0);
-    while kills < wanted {
-        eprintln!("run {number} of seed {seed}, {kills} kills so far");
-        kills += play(&mut chance, number);
-        number += 1;
-    }
+    let kills = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for player in 0..PLAYERS {
+            let kills = &kills;
+            scope.spawn(move || {
+                let mut chance = Chance::new(seed.wrapping_add(player));
+                let mut number = player;
+                while kills.load(Ordering::Relaxed) < wanted {
+                    eprintln!("run {number} of seed {seed}");
+                    kills.fetch_add(play(&mut chance, number), Ordering::Relaxed);
+                    number += PLAYERS;
+                }
+            });
+        }
+    });
+    eprintln!("{} kills", kills.into_inner());
 }
