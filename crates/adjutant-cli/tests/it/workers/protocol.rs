@@ -154,7 +154,7 @@ fn a_long_line_within_the_limit_is_read() {
 #[test]
 fn a_flood_of_updates_is_bounded() {
     let site = WorkerSite::new();
-    let script = prompts([json!([call(), {"flood": 20_000}, {"run": "true"}, done()])]);
+    let script = prompts([json!([call(), {"flood": 100_000}, {"run": "true"}, done()])]);
     let run = site.run(&script, &[]);
     assert_eq!(run.end(), "completed");
     let size = fs::metadata(site.journal()).unwrap().len();
