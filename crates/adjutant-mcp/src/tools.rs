@@ -375,7 +375,7 @@ impl McpTool {
     }
 }
 
-/// Returns the input schema of `delegate_write`: that of `Delegate`, and the verify command.
+/// Returns the input schema of `delegate_write`: that of `Delegate`, the verify command and the agent.
 fn write_schema(limits: &CallLimits) -> Value {
     let mut schema = delegate_spec(limits).schema;
     schema["properties"][VERIFY] = json!({
@@ -387,12 +387,17 @@ fn write_schema(limits: &CallLimits) -> Value {
         "items": { "type": "string", "minLength": 1 },
         "description": "Globs, as in .gitignore, of files that the verify command sees as they were before the work, such as `tests/**`.",
     });
+    schema["properties"][AGENT] = json!({
+        "type": "string", "minLength": 1,
+        "description": "The name of an agent definition of the project or the user that all tasks are given to.",
+    });
     schema
 }
 
 /// The properties of `delegate_write` that `Delegate` does not have.
 pub(crate) const VERIFY: &str = "verify";
 pub(crate) const VERIFY_KEEP: &str = "verifyKeep";
+pub(crate) const AGENT: &str = "agent";
 
 /// The maximum length of a verify command or of one glob, in bytes. Inclusive. The approval shows all of it.
 pub(crate) const VERIFY_BYTES: usize = 4096;

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::ServerSetup;
-use crate::tools::{MAX_KEEP, McpTool, VERIFY, VERIFY_BYTES, VERIFY_KEEP};
+use crate::tools::{AGENT, MAX_KEEP, McpTool, VERIFY, VERIFY_BYTES, VERIFY_KEEP};
 
 /// The maximum length of a slash command. Inclusive. Equal to the kernel's limit for one argument.
 pub(crate) const COMMAND_BYTES: usize = 128 << 10;
@@ -33,6 +33,8 @@ pub(crate) enum RequestedRun {
         verify: Option<String>,
         /// The globs of files that the verify command sees as they were before the work.
         keep: Vec<String>,
+        /// The agent definition that the subagents work as.
+        agent: Option<String>,
     },
     /// A slash command with its arguments.
     Command(String),
@@ -116,8 +118,9 @@ impl RequestedRun {
                 all.push("delegate".into());
                 all.extend(setup.task_arguments.iter().cloned());
             }
-            Self::Writers { verify, keep, .. } => {
+            Self::Writers { verify, keep, agent, .. } => {
                 all.extend(["delegate".into(), "--write".into()]);
+                all.extend(agent.iter().map(|name| format!("--agent={name}").into()));
                 all.extend(verify.iter().map(|command| format!("--verify={command}").into()));
                 all.extend(keep.iter().map(|glob| format!("--verify-keep={glob}").into()));
                 all.extend(setup.task_arguments.iter().chain(&setup.write_arguments).cloned());
@@ -158,10 +161,11 @@ impl RequestedRun {
 fn parse_writers(arguments: &Value, limits: &CallLimits) -> Result<RequestedRun, String> {
     let mut call = arguments.clone();
     let mut take = |name: &str| call.as_object_mut().and_then(|all| all.remove(name));
-    let (verify, keep) = (take(VERIFY), take(VERIFY_KEEP));
+    let (verify, keep, agent) = (take(VERIFY), take(VERIFY_KEEP), take(AGENT));
     DelegateCall::parse(&call, limits).map_err(|error| error.to_string())?;
     let verify: Option<String> = parse_optional(VERIFY, verify)?;
     let keep: Vec<String> = parse_optional(VERIFY_KEEP, keep)?.unwrap_or_default();
+    let agent: Option<String> = parse_optional(AGENT, agent)?;
     if verify.is_none() && !keep.is_empty() {
         return Err(format!("{VERIFY_KEEP}: there is no `{VERIFY}` command to keep files for"));
     }
@@ -169,13 +173,14 @@ fn parse_writers(arguments: &Value, limits: &CallLimits) -> Result<RequestedRun,
         return Err(format!("{VERIFY_KEEP}: {} globs, limit {MAX_KEEP}", keep.len()));
     }
     let globs = keep.iter().map(|glob| (VERIFY_KEEP, glob));
-    for (name, text) in verify.iter().map(|command| (VERIFY, command)).chain(globs) {
+    let typed = verify.iter().map(|command| (VERIFY, command));
+    for (name, text) in typed.chain(agent.iter().map(|name| (AGENT, name))).chain(globs) {
         if text.trim().is_empty() || text.len() > VERIFY_BYTES {
             return Err(format!("{name}: expected 1 to {VERIFY_BYTES} bytes"));
         }
         refuse_nul(name, text)?;
     }
-    Ok(RequestedRun::Writers { call, verify, keep })
+    Ok(RequestedRun::Writers { call, verify, keep, agent })
 }
 
 fn parse_optional<T: DeserializeOwned>(
@@ -242,11 +247,15 @@ mod tests {
     /// A model chose the command, so it must not become a flag of its own.
     #[test]
     fn a_verify_command_is_one_argument_of_the_run_s_process() {
-        let call = json!({ "tasks": tasks(), "verify": "--yes", "verifyKeep": ["--grant=/"] });
-        let RequestedRun::Writers { call, verify, keep } = job(McpTool::Write, &call).unwrap()
+        let call = json!({
+            "tasks": tasks(), "verify": "--yes", "verifyKeep": ["--grant=/"], "agent": "--sandbox=off",
+        });
+        let RequestedRun::Writers { call, verify, keep, agent } =
+            job(McpTool::Write, &call).unwrap()
         else {
             panic!("not a run of writers")
         };
+        assert_eq!(agent.as_deref(), Some("--sandbox=off"));
         assert_eq!(call, json!({ "tasks": tasks() }));
         assert_eq!((verify.as_deref(), keep), (Some("--yes"), vec!["--grant=/".to_owned()]));
     }
@@ -276,6 +285,9 @@ mod tests {
                 McpTool::Write,
                 json!({ "tasks": tasks(), "verify": "true", "verifyKeep": vec!["a"; MAX_KEEP + 1] }),
             ),
+            (McpTool::Write, json!({ "tasks": tasks(), "agent": "" })),
+            (McpTool::Write, json!({ "tasks": tasks(), "agent": ["fixer"] })),
+            (McpTool::Write, json!({ "tasks": tasks(), "agent": "fixer\u{0}" })),
             (McpTool::Write, json!({ "tasks": tasks(), "grant": "/" })),
             (McpTool::Write, json!({ "tasks": tasks(), "merge": true })),
             (McpTool::Delegate, json!({ "tasks": tasks(), "verify": "true" })),

@@ -115,7 +115,17 @@ impl Client {
 
     /// Starts a server whose account has the rig's home directory. `env` needs a PATH.
     pub(crate) fn start_in_account(rig: &Rig, args: &[&str], env: &[(&str, &str)]) -> Self {
-        Self::of(spawn_with(in_account(rig), rig, rig.model(), args, env))
+        Self::start_in_account_on(rig, rig.model(), args, env)
+    }
+
+    /// Like [`Client::start_in_account`], with the model of its runs.
+    pub(crate) fn start_in_account_on(
+        rig: &Rig,
+        model: &str,
+        args: &[&str],
+        env: &[(&str, &str)],
+    ) -> Self {
+        Self::of(spawn_with(in_account(rig), rig, model, args, env))
     }
 
     /// Starts a server whose runs use this model.

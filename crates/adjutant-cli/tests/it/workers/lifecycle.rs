@@ -7,6 +7,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::site::{WorkerRun, WorkerSite, call, done, processes_with, prompts, wait_until};
+use crate::support::mcp_client::Client;
+use crate::support::server::KEY;
 
 /// What `cancel` promises.
 const PROMISED: Duration = Duration::from_secs(2);
@@ -240,4 +242,36 @@ pub(super) fn kill_agents(site: &WorkerSite) {
             let _ = kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);
         }
     }
+}
+
+#[test]
+fn an_mcp_client_gives_work_to_the_worker_of_an_agent_file() {
+    let site = WorkerSite::new();
+    let steps = json!([call(), {"write": {"path": "made", "text": "made\n"}}, done()]);
+    site.script(&prompts([steps]));
+    let config = site.rig().home().join(".config/adjutant/config.toml");
+    let text = fs::read_to_string(&config).unwrap();
+    let unasked = "[mcp]\nwrite_unasked = true\napproval = \"auto-below 20\"\n";
+    fs::write(config, format!("{text}\n{unasked}")).unwrap();
+    let agent = "---\nname: outside\ndescription: Works with another agent.\n\
+                 adjutant: { worker: scripted }\n---\nYou are careful.\n";
+    site.rig().write(".claude/agents/outside.md", agent);
+    site.repo.commit("agent");
+    let path = std::env::var("PATH").unwrap();
+    let env = [("PATH", path.as_str()), ("FAKE_KEY", KEY)];
+    let mut client = Client::start_in_account_on(site.rig(), "fake/priced", &[], &env);
+    client.initialize("tester", "2025-11-25");
+    let task = json!([{"label": "fix", "prompt": "Do the work"}]);
+    let unknown = json!({"tasks": task, "agent": "missing"});
+    let said = client.failure("delegate_write", unknown);
+    assert!(said.contains("missing"), "{said}");
+
+    let data = client.data("delegate_write", json!({"tasks": task, "agent": "outside"}));
+    assert_eq!(data["state"], "completed", "{data}");
+    assert_eq!(data["results"]["results"][0]["kept"]["files"][0]["path"], "made", "{data}");
+    assert_eq!(site.provider.requests().len(), 1);
+    let run = data["run"].as_str().unwrap();
+    let opened = site.rig().events(run);
+    assert!(opened.iter().any(|event| event["type"] == "worker_session_opened"));
+    site.wait_until_gone();
 }
