@@ -1,10 +1,11 @@
 //! What `docs/mcp.md` tells people to type works as it stands, and its tables are those of the program.
 
 use std::fs;
+use std::net::TcpListener;
 
 use serde_json::json;
 
-use crate::docs::commands::{lines, repository};
+use crate::docs::commands::{blocks, lines, repository};
 use crate::docs::stories::typed;
 use crate::support::mcp_client::{Client, SCRIPT};
 use crate::support::rig::Rig;
@@ -37,6 +38,16 @@ fn every_command_of_the_page_works_in_the_order_it_is_shown() {
     }
     assert_eq!(rig.runs().len(), 1, "the equal call began nothing");
     rig.assert_unharmed();
+}
+
+#[test]
+fn the_script_that_speaks_http_gets_an_answer() {
+    let (rig, page) = (Rig::new(), page());
+    let [script] = blocks(&page, "sh")[..] else { panic!("one script is shown") };
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let (code, said) = typed(&rig, &script.replace("8765", &free.to_string()));
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("\"protocolVersion\":\"2025-11-25\""), "{said}");
 }
 
 #[test]

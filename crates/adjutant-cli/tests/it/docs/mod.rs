@@ -1,7 +1,10 @@
 //! The documentation: what it tells people to type, its tables and its schemas.
 
 mod commands;
+mod links;
 mod mcp;
+mod pages;
+mod reference;
 mod schemas;
 mod stories;
 mod story_examples;

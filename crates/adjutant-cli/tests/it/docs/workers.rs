@@ -4,20 +4,16 @@
 //! `[workers.my-agent]`. That agent is this test binary, started again; see `this_binary_as_the_agent_of_the_page`.
 
 use std::fs;
-use std::path::Path;
-use std::process::{Command, Stdio};
 
 use adjutant_testkit::acp_agent;
 use adjutant_testkit::fake::{Api, Conversation, Script, Turn, Usage};
 use serde_json::json;
 
 use crate::docs::commands::{blocks, repository};
-use crate::support::rig::{BINARY, Rig};
+use crate::docs::pages::{Shell, run_page};
+use crate::support::rig::Rig;
 use crate::support::schema::assert_fits;
 use crate::support::server::{KEY, Server};
-
-/// Begins the comment above a block that is not run; the reason follows.
-const NOT_RUN: &str = "<!-- not run: ";
 
 /// What the agent of the page does with each prompt.
 const AGENT: &str = r#"
@@ -32,27 +28,6 @@ steps = [
 
 fn page() -> String {
     fs::read_to_string(repository().join("docs/workers.md")).unwrap()
-}
-
-/// A block of commands, and why it is not run.
-struct CommandBlock<'a> {
-    lines: Vec<&'a str>,
-    not_run: Option<&'a str>,
-}
-
-/// Returns the blocks of the page that are fenced as `console` or `sh`.
-fn command_blocks(page: &str) -> Vec<CommandBlock<'_>> {
-    let lines: Vec<&str> = page.lines().collect();
-    let is_fence = |line: &str| line == "```console" || line == "```sh";
-    let starts = (0..lines.len()).filter(|at| is_fence(lines[*at]));
-    let block = |at: usize| {
-        let inside = lines[at + 1..].iter().take_while(|line| **line != "```");
-        let typed = inside.map(|line| line.strip_prefix("$ ").unwrap_or(line)).collect();
-        let above = at.checked_sub(1).and_then(|above| lines[above].strip_prefix(NOT_RUN));
-        let reason = above.map(|reason| reason.strip_suffix(" -->").unwrap());
-        CommandBlock { lines: typed, not_run: reason }
-    };
-    starts.map(block).collect()
 }
 
 /// A provider that answers the parent agent, workers and programs.
@@ -100,56 +75,15 @@ fn prepare(rig: &Rig, page: &str, server: &Server) {
     fs::write(folder.join("config.toml"), config).unwrap();
 }
 
-/// Runs a line as a shell does.
-fn typed(rig: &Rig, line: &str) -> (i32, String) {
-    let programs = Path::new(BINARY).parent().unwrap().display();
-    let out = Command::new("sh")
-        .args(["-c", line])
-        .env_clear()
-        .envs(rig.environment())
-        .env("PATH", format!("{programs}:{}", std::env::var("PATH").unwrap()))
-        .env("ADJUTANT_MODEL", "home/qwen3")
-        .env("HOME_MODEL_KEY", KEY)
-        .current_dir(rig.work())
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    (out.status.code().unwrap(), String::from_utf8([out.stdout, out.stderr].concat()).unwrap())
-}
-
-/// Lets the argument parser read a line up to a flag for help, which ends it before anything happens.
-fn parsed(rig: &Rig, line: &str) -> (i32, String) {
-    let line = match line.split_once(" -- ") {
-        Some((own, program)) => format!("{own} --help -- {program}"),
-        None => format!("{line} --help"),
-    };
-    typed(rig, &line)
-}
-
 #[test]
 fn every_command_of_the_page_works_in_the_order_it_is_shown() {
     let (rig, page, server) = (Rig::new(), page(), provider());
     prepare(&rig, &page, &server);
-    let mut run = Vec::new();
-    let mut only_parsed = Vec::new();
-    for block in command_blocks(&page) {
-        for line in block.lines.into_iter().filter(|line| !line.starts_with("export ")) {
-            if let Some(reason) = block.not_run {
-                let (code, said) = parsed(&rig, line);
-                assert!(line.starts_with("adjutant "), "{line}");
-                assert_eq!(code, 0, "{line}\n{said}");
-                only_parsed.push(format!("{line}   ({reason})"));
-                continue;
-            }
-            let (code, said) = typed(&rig, line);
-            assert_eq!(code, 0, "{line}\n{said}");
-            check_output(&rig, line, &said);
-            run.push(line);
-        }
-    }
-    assert!(run.len() > 10, "{run:?}");
-    println!("{} commands were run, {} only parsed:", run.len(), only_parsed.len());
-    println!("{}", only_parsed.join("\n"));
+    let shell = Shell::new(&rig).with("ADJUTANT_MODEL", "home/qwen3").with("HOME_MODEL_KEY", KEY);
+    let counts = run_page(&page, &shell, |line, said| check_output(&rig, line, said));
+    assert!(counts.run > 10, "{}", counts.run);
+    println!("{} commands were run, {} only parsed:", counts.run, counts.parsed.len());
+    println!("{}", counts.parsed.join("\n"));
     let requests = server.stop();
     let keys =
         requests.iter().filter(|request| format!("{request:?}").contains("held-by-adjutant"));
@@ -177,15 +111,6 @@ fn check_output(rig: &Rig, line: &str, said: &str) {
         }
         _ => {}
     }
-}
-
-#[test]
-fn a_line_that_is_only_parsed_fails_if_a_flag_does_not_exist() {
-    let rig = Rig::new();
-    let (code, said) = parsed(&rig, "adjutant delegate --write --wroker codex -t a=b");
-    assert_eq!(code, 2, "{said}");
-    let (code, said) = parsed(&rig, "adjutant gateway --budget-usd two -- true");
-    assert_eq!(code, 2, "{said}");
 }
 
 #[test]

@@ -20,10 +20,19 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start(api: Api, script: Script) -> Self {
+        Self::serve(api, FakeServer::new(api, script).key(KEY))
+    }
+
+    /// Starts a server that asks for no key, as one on the user's own machine.
+    pub(crate) fn start_without_key(api: Api, script: Script) -> Self {
+        Self::serve(api, FakeServer::new(api, script).without_key())
+    }
+
+    fn serve(api: Api, server: FakeServer) -> Self {
         let (tell, told) = mpsc::channel();
         let (stop, stopped) = oneshot::channel();
         let serve = async move {
-            let running = FakeServer::new(api, script).key(KEY).start().await;
+            let running = server.start().await;
             tell.send(format!("http://{}", running.address())).unwrap();
             let _ = stopped.await;
             running.requests()
