@@ -402,6 +402,10 @@ pub(crate) struct ResumeRunArgs {
     #[arg(long, value_name = "TEXT")]
     pub(crate) say: Option<String>,
 
+    /// Merge the work of the subagent into your present files first, in its workspace, and let it resolve the conflicts.
+    #[arg(long, conflicts_with = "in_place")]
+    pub(crate) rebase: bool,
+
     /// A new time limit, at most the longest that the policy allows [default: the time left, or the time of a new start].
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) timeout: Option<u64>,
@@ -461,7 +465,8 @@ Examples:
   adjutant resume                                  the latest run in this directory
   adjutant resume sess_1735460684_a1b2c3 --timeout 600
   adjutant resume sess_1735460684_a1b2c3 --budget-usd 10
-  adjutant resume sess_1735460684_a1b2c3 --say "Use the second variant.""#;
+  adjutant resume sess_1735460684_a1b2c3 --say "Use the second variant."
+  adjutant resume fix --rebase                     your files changed since `fix` began, and its result conflicts"#;
 
 /// The arguments of `adjutant delegate`, which gives tasks to subagents.
 #[derive(Debug, Args)]

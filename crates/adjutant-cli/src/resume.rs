@@ -5,12 +5,13 @@
 use adjutant_core::policy::{PolicyKey, WorkspaceSharing, parse_assignment};
 use adjutant_core::schema::ReturnFormat;
 use adjutant_core::workspace::MergeRequest;
-use adjutant_core::{Policy, Preset, RunId};
+use adjutant_core::{Policy, Preset, RunId, SessionId};
 use adjutant_engine::slash::{SlashCommands, builtin_agents};
 use adjutant_engine::{
     Archive, Engine, EngineSetup, Expiry, FinishedRun, LoadedJournal, ResumeInfo, ResumeRequest,
     RunFiles, RunLiveness,
 };
+use adjutant_view::{Delegation, sanitize};
 use serde_json::{Value, json};
 
 use crate::agent_consent::{ConsentMode, settle_verify_commands};
@@ -76,7 +77,15 @@ pub(crate) fn run_resume(
     let session = session.filter(|it| past.has_lead || *it != files.id().root_session());
     let (say, on_this_model) = (args.say.clone(), args.model.is_some());
     let limits = limits(args, &past.policy)?;
-    let wish = ResumeRequest { session, say, timeout_s: args.timeout, on_this_model, limits };
+    let session = if args.rebase { Some(session_to_rebase(&found, session)?) } else { session };
+    let wish = ResumeRequest {
+        session,
+        say,
+        timeout_s: args.timeout,
+        on_this_model,
+        limits,
+        rebase: args.rebase,
+    };
     let flags = ResumeFlags {
         model: args.model.as_deref(),
         yes: args.yes,
@@ -101,6 +110,29 @@ pub(crate) fn run_resume(
         Some(hint) if failure.exit == Exit::Usage => failure.hint(hint),
         Some(_) | None => failure,
     })
+}
+
+/// Returns the session whose work `--rebase` moves: the named one, or the only one of the run with a workspace.
+fn session_to_rebase(found: &RunToResume, named: Option<SessionId>) -> Result<SessionId, Failure> {
+    let run = found.files.id();
+    let view = records::fold_read(run, &found.journal);
+    let writers: Vec<_> = view.delegations().filter(|it| it.space.is_some()).collect();
+    match (named, writers.as_slice()) {
+        (Some(session), _) => Ok(session),
+        (None, [only]) => Ok(only.session),
+        (None, []) => {
+            Err(Failure::usage(format!("no subagent of {run} wrote in its own workspace")))
+        }
+        (None, several) => {
+            let name = |it: &&Delegation| {
+                let label = sanitize::label(it.label.as_str());
+                format!("\n  `adjutant resume {} --rebase`   [{label}]", it.session)
+            };
+            let names: String = several.iter().map(name).collect();
+            let text = format!("{run} has {} subagents with workspaces", several.len());
+            Err(Failure::usage(text).hint(format!("Name one:{names}")))
+        }
+    }
 }
 
 /// Returns the typed flags that change limits or model, spelled as the commands that start a run take them.

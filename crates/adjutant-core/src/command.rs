@@ -26,7 +26,9 @@ use crate::worker::{
     WorkerAction, WorkerCallEnd, WorkerCallRequest, WorkerSessionStart, WorkerTerms,
     WorkerUsageReport,
 };
-use crate::workspace::{KeptWork, MergedWork, OwnWorkspace, WorkspaceFailure, WorkspaceTerms};
+use crate::workspace::{
+    KeptWork, MergedWork, OwnWorkspace, RebasedWork, WorkspaceFailure, WorkspaceTerms,
+};
 use crate::write::{WriteFinding, WriteIntent, WriteScope};
 use adjutant_formats::contract::ArtifactFileState;
 
@@ -218,6 +220,8 @@ pub struct ResumeOptions {
     pub terms: Option<WorkspaceTerms>,
     /// New limits; only keys that may be set on resume count.
     pub limits: Option<Box<Policy>>,
+    /// The delegation whose work was moved onto the present files, and which goes on there.
+    pub rebased: Option<RebasedWork>,
 }
 
 /// What the engine must do once the event that caused it is on disk. It is plain data, so any

@@ -6,11 +6,14 @@
 //! [`WorkspaceFailure`] says why one could not be made, and [`WorkspaceTerms`] are a person's
 //! settings for them. [`KeptWork`] is the commit with its [`ChangedFile`]s; [`MergedWork`] is the
 //! result of merging it into the parent's workspace, with one [`MergeConflict`] per file in
-//! conflict. [`MergeRequest`] says what to do with the results at the end of the run.
+//! conflict. [`MergeRequest`] says what to do with the results at the end of the run. [`RebasedWork`]
+//! is the work of a delegation that goes on with the user's present files, [`RebaseProblem`] why
+//! there can be none.
 
 use serde::{Deserialize, Serialize};
 
 use crate::code::ErrorCode;
+use crate::ids::SessionId;
 use crate::outcome::OutcomeReason;
 use crate::verify::VerifyCommand;
 
@@ -98,6 +101,40 @@ pub struct WorkspaceFailure {
     pub problem: String,
     /// Whether the commits it should start with conflict with the user's files.
     pub clash: bool,
+}
+
+/// The work of an ended delegation after it was moved onto the present state of the user's files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RebasedWork {
+    /// The delegation.
+    pub session: SessionId,
+    /// Its new workspace.
+    pub space: OwnWorkspace,
+    /// The files that contain conflict markers, each with what happened on both sides.
+    pub conflicts: Vec<MergeConflict>,
+}
+
+/// Why the work of a delegation cannot be moved onto the present state of the user's files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RebaseProblem {
+    /// The run has no such delegation.
+    #[error("it is not part of the run")]
+    Unknown,
+    /// It still works.
+    #[error("it has not ended")]
+    Live,
+    /// It has no workspace of its own.
+    #[error("it did not write in a workspace of its own")]
+    NoWorkspace,
+    /// Its workspace began with the files of a parent's workspace.
+    #[error("its workspace began with the work of its parent, not with your files")]
+    BelowParent,
+    /// Its work is only in its workspace.
+    #[error("its work is not committed yet; `adjutant prune` commits it")]
+    Uncommitted,
+    /// It was refused or failed for good.
+    #[error("it cannot be resumed")]
+    Final,
 }
 
 /// How an own workspace is made.

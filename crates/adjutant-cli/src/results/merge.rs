@@ -328,7 +328,10 @@ fn conflict_advice(chosen: &ResultSelection, picked: &SelectedResult) -> String 
             path.display()
         ),
         None => {
-            format!("`adjutant merge --resolve {id}` makes a worktree to resolve the conflict in.")
+            format!(
+                "`adjutant merge --resolve {id}` makes a worktree to resolve the conflict in; `adjutant resume {id} \
+                 --rebase` lets the agent resolve it."
+            )
         }
     }
 }

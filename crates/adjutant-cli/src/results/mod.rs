@@ -564,6 +564,9 @@ pub(crate) fn conflict_line(conflict: &Conflict) -> String {
     };
     let words = conflict.kind.describe();
     let path = conflict.path.to_string_lossy();
+    if conflict.kind == ConflictKind::Markers {
+        return format!("  {}: {words}\n", sanitize::line(&path));
+    }
     let (target, result) = (side(&conflict.ours), side(&conflict.theirs));
     format!("  {}: {words} (target {target}, result {result})\n", sanitize::line(&path))
 }
@@ -580,6 +583,7 @@ const fn conflict_word(kind: ConflictKind) -> &'static str {
         ConflictKind::Mode => "mode",
         ConflictKind::FileAndFolder => "file_and_folder",
         ConflictKind::Submodule => "submodule",
+        ConflictKind::Markers => "markers",
     }
 }
 

@@ -28,6 +28,7 @@ mod node;
 mod node_parts;
 mod phase;
 mod queue;
+mod rebase;
 mod resume;
 mod resume_time;
 mod returns;

@@ -10,6 +10,7 @@ use super::mailbox::TELL_BYTES;
 use super::node::Node;
 use super::node_parts::{ContinuationCounts, CorrectionCounts};
 use super::phase::Phase;
+use super::rebase::with_rebase_message;
 use super::turn_state::{OpenToolCalls, TurnState};
 use super::{DeadlineKind, ROOT, Tree};
 use crate::budget::Settlement;
@@ -23,6 +24,7 @@ use crate::rights::{Rights, is_repeatable};
 use crate::schema::{DELEGATE, RETURN, TASK};
 use crate::time::Timestamp;
 use crate::tool_call::needed_tools;
+use crate::workspace::RebasedWork;
 use crate::write::is_write;
 
 /// The result of a tool call whose outcome is unknown.
@@ -42,7 +44,12 @@ impl Tree {
         if self.run.is_none() {
             return Ok(Vec::new());
         }
-        let wish = self.with_default_recipient(wish);
+        if let Some(rebased) = &wish.rebased
+            && self.check_rebase(rebased.session).is_err()
+        {
+            return Ok(Vec::new());
+        }
+        let wish = self.with_default_recipient(with_rebase_message(wish));
         let again = self.to_reopen(&wish);
         if self.ended.is_some() && again.is_empty() {
             return Ok(Vec::new());
@@ -71,6 +78,9 @@ impl Tree {
             let handover = wish.handovers.get(&node.session).filter(|_| node.is_exhausted());
             let again = reopening(node, say, handover, times.seconds(index), &wish);
             events.push(Event::Reopened(Box::new(again)));
+        }
+        if let Some(RebasedWork { session, space, .. }) = wish.rebased {
+            events.push(Event::SpaceMade { session, space, project: None });
         }
         events.extend(words);
         Ok(events)
@@ -385,7 +395,7 @@ impl Node {
 
     /// Says whether an ended node can be resumed. Completed and blocked nodes need a message from a
     /// person; unrecoverable failures stay ended.
-    fn can_go_on(&self, with_words: bool) -> bool {
+    pub(super) fn can_go_on(&self, with_words: bool) -> bool {
         let Some(ending) = self.ending() else { return false };
         // A resume must not bypass a missing approval.
         if ending.is_unapproved {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use adjutant_core::story::StoryAssignment;
-use adjutant_core::workspace::{WorkspaceKind, WorkspaceTerms};
+use adjutant_core::workspace::{RebaseProblem, RebasedWork, WorkspaceKind, WorkspaceTerms};
 use adjutant_core::{
     AgentName, Command, Conversation, DelegationState, Event, Node, Outcome, Policy, ResumeOptions,
     Rights, RunId, SessionId, Timestamp, Tree,
@@ -36,6 +36,8 @@ pub struct ResumeRequest {
     pub on_this_model: bool,
     /// The limits from now on: those of [`ResumeInfo::policy`], changed by [`Policy::set_on_resume`].
     pub limits: Option<Box<Policy>>,
+    /// Whether the work of `session` is first moved onto the present files of the user.
+    pub rebase: bool,
 }
 
 /// What a front end must know about a run to set up an engine that resumes it.
@@ -166,6 +168,7 @@ impl Engine {
         let (version, models) = (self.version, brief_builder.models.clone());
         let (ids, wall) = (self.ids, self.ids.wall);
         let spaces = spaces.map(|(all, setup)| Arc::new(RunWorkspaces::new(all, setup, id, wall)));
+        let rebasing = spaces.clone();
         let context = EffectContext {
             brief_builder,
             approver,
@@ -186,6 +189,10 @@ impl Engine {
             runner.replay(&record)?;
         }
         let before = runner.tree.outcome();
+        let rebased = match wish.session.filter(|_| wish.rebase) {
+            Some(session) => Some(rebase(&runner, rebasing.as_deref(), session)?),
+            None => None,
+        };
         let handovers = handovers(&runner, &findings);
         let resumption = ResumeOptions {
             version,
@@ -201,6 +208,7 @@ impl Engine {
             }),
             terms,
             limits: wish.limits,
+            rebased,
         };
         let command = Command::Resume(Box::new(resumption));
         for name in needed_models(&runner.tree, &command, runner.now()) {
@@ -212,6 +220,20 @@ impl Engine {
         let outcome = outcome.ok_or(EngineError::NothingToResume(nothing))?;
         Ok(FinishedRun { run: id, outcome, folder: folder.map(|folder| folder.path().to_owned()) })
     }
+}
+
+/// Moves the work of an ended delegation onto the present files of the user.
+fn rebase(
+    runner: &Runner,
+    spaces: Option<&RunWorkspaces>,
+    session: SessionId,
+) -> Result<RebasedWork, EngineError> {
+    let refused = |problem: String| {
+        EngineError::NothingToResume(format!("{session} cannot be rebased: {problem}"))
+    };
+    runner.tree.check_rebase(session).map_err(|problem| refused(problem.to_string()))?;
+    let spaces = spaces.ok_or_else(|| refused(RebaseProblem::NoWorkspace.to_string()))?;
+    spaces.rebase(session).map_err(refused)
 }
 
 /// Returns the recorded agent for tasks that name no agent, if it is not the preset's.

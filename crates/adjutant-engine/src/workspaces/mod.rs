@@ -15,12 +15,13 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
 use adjutant_core::workspace::{
-    ChangedFile, KeptWork, MergeConflict, MergedWork, OwnWorkspace, WorkspaceFailure, WorkspaceKind,
+    ChangedFile, KeptWork, MergeConflict, MergedWork, OwnWorkspace, RebasedWork, WorkspaceFailure,
+    WorkspaceKind,
 };
 use adjutant_core::{Outcome, RunId, SessionId, ToolOutput};
 use adjutant_tools::{Confinement, Masker, Toolbox};
 use adjutant_workspace::sandbox::Sandbox;
-use adjutant_workspace::space::{KeptFiles, Workspace, Workspaces};
+use adjutant_workspace::space::{KeptFiles, RebasedWorkspace, Workspace, Workspaces};
 use adjutant_workspace::{BinaryContent, Conflict, HeadRef, ObjectId, PatchOptions, Root};
 
 use crate::error_chain::error_chain;
@@ -243,6 +244,23 @@ impl RunWorkspaces {
         self.lock().remove(&session);
         *is_shut = true;
         Ok(as_kept(kept, &changed, folder))
+    }
+
+    /// Recreates the closed workspace of a delegation from the user's present files, with its work merged into them.
+    pub(crate) fn rebase(&self, session: SessionId) -> Result<RebasedWork, String> {
+        let at = SystemTime::UNIX_EPOCH + Duration::from_millis((self.wall)());
+        let rebased = self.all.rebase(&self.run, &session.to_string(), at);
+        let RebasedWorkspace { workspace, conflicts } =
+            rebased.map_err(|error| error_chain(&error))?;
+        let conflict = |it: &Conflict| MergeConflict {
+            path: seen_from(self.all.subfolder(), &it.path),
+            what: it.kind.describe().to_owned(),
+            patch: None,
+        };
+        let conflicts = conflicts.iter().map(conflict).collect();
+        let space = as_space(workspace.record());
+        self.lock().insert(session, Arc::new(workspace));
+        Ok(RebasedWork { session, space, conflicts })
     }
 
     /// Merges the commit of a child into a workspace. With a conflict nothing is changed, and the quoted patches

@@ -22,6 +22,9 @@ use crate::private;
 /// What conflict markers for a person call the two sides: the target and the result.
 pub(crate) const CONFLICT_LABELS: [&str; 2] = ["yours", "result"];
 
+/// The most paths in one call of git, whose arguments have a limited size.
+const MAX_PATHSPECS: usize = 500;
+
 /// The outcome of a merge that was not applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MergePreview {
@@ -76,6 +79,8 @@ pub enum ConflictKind {
     FileAndFolder,
     /// A submodule differs.
     Submodule,
+    /// The result still has the conflict markers of an earlier merge.
+    Markers,
 }
 
 impl ConflictKind {
@@ -92,7 +97,15 @@ impl ConflictKind {
             Self::Mode => "the sides differ in file type or mode",
             Self::FileAndFolder => "a file on one side, a directory on the other",
             Self::Submodule => "a submodule differs",
+            Self::Markers => "the result still has conflict markers",
         }
+    }
+}
+
+impl Conflict {
+    /// A file of a result that still has conflict markers.
+    pub(crate) fn marked(path: PathBuf) -> Self {
+        Self { path, kind: ConflictKind::Markers, base: None, ours: None, theirs: None }
     }
 }
 
@@ -169,6 +182,27 @@ impl Repository {
         let output = call.args(merged.iter().map(String::as_str)).accept(&[0, 1]).run()?;
         read(&output.bytes, &merged)
             .ok_or_else(|| GitError::Unreadable { command: "merge-tree".to_owned() })
+    }
+
+    /// Returns those of `paths` whose files in `tree` have conflict markers for a person.
+    pub(crate) fn marked_files(
+        &self,
+        tree: &ObjectId,
+        paths: &[PathBuf],
+    ) -> Result<Vec<PathBuf>, GitError> {
+        let [yours, result] = CONFLICT_LABELS;
+        let (scratch, mut marked) = (self.scratch(None)?, Vec::new());
+        for some in paths.chunks(MAX_PATHSPECS) {
+            let call = scratch.call("grep").args(["-l", "-z", "-E"]);
+            let pattern = format!("^(<<<<<<< {yours}|>>>>>>> {result})$");
+            let call = call.args(["-e", &pattern, tree.as_str(), "--"]).args(some);
+            let output = call.accept(&[0, 1]).run()?;
+            // Git writes `tree:path`.
+            let names = output.bytes.split(|byte| *byte == 0);
+            let names = names.filter_map(|name| name.get(tree.as_str().len() + 1..));
+            marked.extend(names.map(path_of));
+        }
+        Ok(marked)
     }
 
     /// Says for each of several results, given with its base, whether merging it changes nothing in the commit

@@ -23,6 +23,7 @@ mod interrupted;
 mod layers;
 mod object_dirs;
 mod overlay;
+mod rebase;
 mod record;
 mod sweep;
 mod take_in;
@@ -34,6 +35,7 @@ mod workspaces;
 mod worktree;
 
 pub use error::WorkspaceError;
+pub use rebase::RebasedWorkspace;
 pub use record::{WorkspaceBacking, WorkspaceRecord};
 pub use sweep::SweepOutcome;
 pub use take_in::ChildMergeOutcome;

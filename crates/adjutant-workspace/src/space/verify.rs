@@ -18,7 +18,7 @@ use std::time::SystemTime;
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
 use super::layers::retry_while_holder_exits;
-use super::overlay::OverlayWorkspace;
+use super::overlay::{OverlayWorkspace, WorkspaceStart};
 use super::record::LayerName;
 use super::workspace::{Workspace, WorkspaceFiles};
 use super::workspace_dir::WorkspaceDir;
@@ -322,6 +322,17 @@ impl WorkspacesContext {
     ) -> Result<OverlayWorkspace, WorkspaceError> {
         let mut start = self.layers_for_commit(&record.layers()?, record.base()?)?;
         start.remarks.clone_from(&record.remarks);
+        self.make_overlay_on(reference, dir, start, diff)
+    }
+
+    /// Makes an overlay workspace in a directory after emptying it: `start` with the changes of `diff`.
+    pub(super) fn make_overlay_on(
+        self: &Arc<Self>,
+        reference: &ResultRef,
+        dir: WorkspaceDir,
+        start: WorkspaceStart,
+        diff: &Diff,
+    ) -> Result<OverlayWorkspace, WorkspaceError> {
         // The holder of a killed process may still be ending.
         let emptied = retry_while_holder_exits(|| match dir.remove_contents() {
             Err(WorkspaceError::InUse { .. }) => Ok(None),

@@ -415,7 +415,11 @@ impl WorkspacesContext {
     }
 
     /// Returns the state of the user's tree that this batch starts from, capturing it first if necessary.
-    fn batch_start(&self, run: &str, batch: &str) -> Result<WorkspaceStart, WorkspaceError> {
+    pub(super) fn batch_start(
+        &self,
+        run: &str,
+        batch: &str,
+    ) -> Result<WorkspaceStart, WorkspaceError> {
         let batch = self.batch(format!("{run}/{batch}"));
         let mut captured = batch.captured.lock().unwrap_or_else(PoisonError::into_inner);
         let known = match &mut *captured {

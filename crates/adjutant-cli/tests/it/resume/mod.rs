@@ -1,4 +1,5 @@
 //! `resume`.
 
 mod limits;
+mod rebase;
 mod workspaces;

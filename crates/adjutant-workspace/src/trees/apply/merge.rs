@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 
 use super::error::step_error;
 use super::{ApplyError, journals};
-use crate::git::{Diff, DiffEntry, GitError, ObjectId, Repository, WorkTreeSnapshot};
+use crate::git::{
+    Conflict, Diff, DiffEntry, GitError, MergePreview, ObjectId, Repository, WorkTreeSnapshot,
+};
 use crate::trees::journal::{self, JournalStage, ReplacePlan};
 
 /// Git's mode of a submodule entry.
@@ -58,6 +60,13 @@ impl Repository {
             |entry: &DiffEntry| Some((entry.path.clone(), own.guarding_owner(&entry.path)?));
         if let Some((path, owner)) = diff.entries.iter().find_map(guarded) {
             return Err(ApplyError::Stuck { path, source: owner.refusal() });
+        }
+        let written = diff.entries.iter().filter(|entry| entry.new_mode != 0);
+        let written: Vec<PathBuf> = written.map(|entry| entry.path.clone()).collect();
+        let marked = self.marked_files(&preview.tree, &written)?;
+        if !marked.is_empty() {
+            let conflicts = marked.into_iter().map(Conflict::marked).collect();
+            return Err(ApplyError::Conflicts { preview: MergePreview { conflicts, ..preview } });
         }
         let touched = diff.entries.iter().map(|entry| entry.path.as_path()).collect();
         self.refuse_uncommitted(ours, result, &touched, onto.known)?;
