@@ -26,6 +26,7 @@ pub mod stages;
 mod state_words;
 pub mod status;
 pub mod story;
+pub mod terminal_markdown;
 pub mod time_text;
 pub mod timed_event;
 pub mod transcript;

@@ -22,6 +22,7 @@ mod schemas;
 mod spaces;
 mod status;
 mod story;
+mod terminal_markdown;
 mod time_text;
 mod transcript;
 mod tree;

@@ -1,0 +1,121 @@
+//! Markdown for a terminal.
+
+use adjutant_view::Palette;
+use adjutant_view::layout::width;
+use adjutant_view::terminal_markdown::render;
+use proptest::prelude::*;
+
+const DOCUMENT: &str = "\
+## Subagents complete: 1/1
+
+**Usage**: 12 tokens
+**Session**: sess_1_a
+
+> # Findings
+> 1. The *parser* in `src/parse.rs` reads past the end of the buffer when the input has no newline.
+> 2. See [the guide](docs/guide.md) and <https://localhost/a>.
+>    - nested, with a long explanation that has to be wrapped
+>
+> ```rust
+> fn main() {}   // a long line of code that is not wrapped because people copy it
+> ```
+>
+> | file | lines |
+> |---|---|
+> | `a.rs` | 12 |
+
+- [x] done
+- [ ] open
+---
+The end.
+";
+
+#[test]
+fn a_result_is_wrapped_and_its_blocks_are_set_off() {
+    insta::assert_snapshot!(render(DOCUMENT, 50, Palette::Plain), @r"
+    Subagents complete: 1/1
+
+    Usage: 12 tokens
+    Session: sess_1_a
+
+    │ Findings
+    │
+    │ 1. The parser in `src/parse.rs` reads past the
+    │    end of the buffer when the input has no
+    │    newline.
+    │ 2. See the guide (docs/guide.md) and
+    │    https://localhost/a.
+    │    • nested, with a long explanation that has to
+    │      be wrapped
+    │
+    │     fn main() {}   // a long line of code that is not wrapped because people copy it
+    │
+    │ file    lines
+    │ `a.rs`  12
+
+    • [x] done
+    • [ ] open
+
+    ────────────────────────────────────────
+
+    The end.
+    ");
+    insta::assert_snapshot!(render("# A\n\n**b** `c`\n", 50, Palette::Ansi).escape_debug(), @r"\u{1b}[1mA\u{1b}[0m\n\n\u{1b}[1mb\u{1b}[0m \u{1b}[36m`c`\u{1b}[0m\n");
+}
+
+#[test]
+fn entities_cannot_bring_control_characters_back() {
+    let text = render(
+        "a &#27;[31m &#8238;b `&#27;` [x](&#27;y)\n\n    &#7; \u{1b}]0;t\u{7}\n",
+        60,
+        Palette::Plain,
+    );
+    assert!(!text.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{text:?}");
+}
+
+fn documents() -> impl Strategy<Value = String> {
+    let part = prop_oneof![
+        "[ a-zé漢\u{1b}\u{202e}]{0,30}",
+        prop::sample::select(vec![
+            "\n",
+            "\n\n",
+            "# ",
+            "> ",
+            "- ",
+            "3. ",
+            "```\n",
+            "`",
+            "**",
+            "*",
+            "| a | b |\n|---|---|\n",
+            "&#27;",
+            "[x](y)",
+            "<b>",
+            "    ",
+            "---\n",
+            "- [x] ",
+        ])
+        .prop_map(str::to_owned),
+    ];
+    prop::collection::vec(part, 0..40).prop_map(|parts| parts.concat())
+}
+
+proptest! {
+    #[test]
+    fn any_document_is_safe_and_fits(document in documents(), columns in 24_usize..120) {
+        let text = render(&document, columns, Palette::Plain);
+        prop_assert!(!text.contains(['\u{1b}', '\u{202e}']), "{text:?}");
+        for line in text.lines().filter(|line| !line.contains("    ")) {
+            // Indents of deeply nested lists leave less than the narrowest column.
+            let indent = line.chars().take_while(|it| matches!(it, ' ' | '│' | '•' | '.' | '0'..='9')).count();
+            prop_assert!(width(line) <= columns.max(indent + 10), "{line:?}");
+        }
+    }
+
+    #[test]
+    fn no_word_is_lost(words in prop::collection::vec("[a-z]{1,12}", 1..40), columns in 24_usize..120) {
+        let document = words.join(" ");
+        let text = render(&document, columns, Palette::Plain);
+        prop_assert_eq!(text.split_whitespace().collect::<Vec<_>>(), words);
+    }
+}
