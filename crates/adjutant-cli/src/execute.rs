@@ -30,7 +30,7 @@ use crate::delegate::engine_failure;
 use crate::exit::{Exit, Failure};
 use crate::hints::program;
 use crate::live::{self, LiveView};
-use crate::output::{print, print_json, say, say_view};
+use crate::output::{print_json, print_markdown, say, say_view};
 use crate::projections;
 use crate::results::{MergeScope, after_run};
 
@@ -323,7 +323,7 @@ fn show_synthesis(
     let (head, end) = (command_head(view), root_end(view).filter(|_| !ended_like_a_task(view)));
     let end = end.map(|text| text.trim_end().to_owned());
     let parts: Vec<String> = head.into_iter().chain(said).chain(end).chain(came).collect();
-    print(&format!("{}\n", parts.join("\n\n").trim_end()))?;
+    print_markdown(&format!("{}\n", parts.join("\n\n").trim_end()))?;
     say_view(&format!("\n{}", tree::render(view, now, ProcessLiveness::Alive, palette)));
     CallResults::of_run(view).receipts().iter().for_each(|line| say(line));
     say(&total(view, now, ProcessLiveness::Alive));
@@ -376,7 +376,7 @@ pub(crate) fn show_results(
                 text += &format!("\nRun {run}{}\n", if kept { place.as_str() } else { "" });
                 text.extend(auto_approved_line(view).map(|words| words + "\n"));
             }
-            print(&text)
+            print_markdown(&text)
         }
     }
 }

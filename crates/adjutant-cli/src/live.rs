@@ -244,7 +244,7 @@ impl LiveView {
 }
 
 /// Returns whether the locale says that the terminal shows UTF-8. Without a locale it is assumed.
-fn is_utf8_locale() -> bool {
+pub(crate) fn is_utf8_locale() -> bool {
     let set = ["LC_ALL", "LC_CTYPE", "LANG"]
         .into_iter()
         .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));

@@ -30,6 +30,7 @@ mod models;
 mod next_steps;
 mod notify;
 mod output;
+mod pager;
 mod policy;
 mod projections;
 #[cfg(test)]
@@ -66,13 +67,15 @@ fn main() -> ExitCode {
     };
     let end = act(cli);
     notify::finish();
-    match end {
+    let code = match end {
         Ok(code) => code,
         Err(failure) => {
             output::say(&format!("adjutant: {failure}"));
             failure.exit.into()
         }
-    }
+    };
+    pager::finish();
+    code
 }
 
 fn act(cli: Cli) -> Result<ExitCode, Failure> {
@@ -85,6 +88,9 @@ fn act(cli: Cli) -> Result<ExitCode, Failure> {
         }
         return next_steps::run_next_steps(home).map(ExitCode::from);
     };
+    if !json && is_paged(&command) {
+        pager::start();
+    }
     let exit = match command {
         CliCommand::Demo(args) => demo::run_demo(&args, json, &archive()?),
         CliCommand::Run(args) => goal::run_goal(&args, json, home),
@@ -138,4 +144,22 @@ fn act(cli: Cli) -> Result<ExitCode, Failure> {
         }
     };
     exit.map(ExitCode::from)
+}
+
+/// Returns whether the output of a command is often longer than the screen.
+fn is_paged(command: &CliCommand) -> bool {
+    let is_followed = matches!(command, CliCommand::Log(args) if args.follow);
+    let marks_error = matches!(command, CliCommand::Errors(args) if args.tick.is_some());
+    !is_followed
+        && !marks_error
+        && matches!(
+            command,
+            CliCommand::Result(_)
+                | CliCommand::Transcript(_)
+                | CliCommand::Diff(_)
+                | CliCommand::Tree(_)
+                | CliCommand::Status(_)
+                | CliCommand::Log(_)
+                | CliCommand::Errors(_)
+        )
 }

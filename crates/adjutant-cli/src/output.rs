@@ -2,11 +2,14 @@
 
 use std::io::{self, Write};
 
-use adjutant_view::sanitize;
+use adjutant_view::{layout, sanitize, terminal_markdown};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 
 use crate::exit::{Exit, Failure};
+use crate::live::is_utf8_locale;
+use crate::pager;
+use crate::records::colours;
 
 /// Prints a value as indented JSON.
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
@@ -55,6 +58,15 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
             Err(Failure::new(Exit::Failed, format!("cannot write to standard output: {error}")))
         }
     }
+}
+
+/// Prints Markdown: unchanged for a program, rendered on a terminal.
+pub(crate) fn print_markdown(text: &str) -> Result<(), Failure> {
+    if !pager::is_terminal() || pager::is_dumb() {
+        return print(text);
+    }
+    let rendered = terminal_markdown::render(text, pager::columns(), colours());
+    print(&if is_utf8_locale() { rendered } else { layout::ascii(&rendered) })
 }
 
 /// Returns whether standard output is a pipe whose reader has closed it.

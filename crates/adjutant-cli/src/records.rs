@@ -2,7 +2,6 @@
 //!
 //! They read journals only and never contact the process of a run. Start at [`fold`].
 
-use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::time::Duration;
 
@@ -30,8 +29,9 @@ use crate::delegate::absolute;
 use crate::execute::{show_results, transcripts};
 use crate::exit::{Exit, Failure};
 use crate::hints::{advise, program};
-use crate::live::{columns, palette};
-use crate::output::{has_no_reader, json_line, print, print_json, say};
+use crate::live::palette;
+use crate::output::{has_no_reader, json_line, print, print_json, print_markdown, say};
+use crate::pager;
 use crate::projections;
 use crate::results::{disk_usage_json, disk_usage_text, prune_merges, prune_results};
 use crate::run_lookup::{self, CommandVerb, ProjectTree};
@@ -177,7 +177,7 @@ fn list(archive: &Archive, args: &StatusArgs, as_json: bool) -> Result<Exit, Fai
 
 /// Returns the width of lists: that of the terminal. A pipe gets wide lines, which a program can cut itself.
 pub(crate) fn list_columns() -> usize {
-    if io::stdout().is_terminal() { columns(io::stdout()) } else { PIPE_COLUMNS }
+    if pager::is_terminal() { pager::columns() } else { PIPE_COLUMNS }
 }
 
 const PIPE_COLUMNS: usize = 160;
@@ -222,10 +222,10 @@ pub(crate) fn run_result(
     });
     let synthesis = synthesis(&found.view);
     if one.is_none() && form == ResultFormat::Markdown && !synthesis.is_empty() {
-        print(&format!("{}\n\n", sanitize::block(&synthesis)))?;
+        print_markdown(&format!("{}\n\n", sanitize::block(&synthesis)))?;
     }
     if let (None, ResultFormat::Markdown, Some(end)) = (one, form, root_end(&found.view)) {
-        print(&format!("{end}\n"))?;
+        print_markdown(&format!("{end}\n"))?;
     }
     show_results(&found.view, &results, Some(&found.files), form, None)?;
     let outcome = match one.and_then(|session| found.view.delegation(session)) {
@@ -551,7 +551,7 @@ pub(crate) fn now(files: &RunFiles, view: &RunView) -> Timestamp {
 }
 
 pub(crate) fn colours() -> Palette {
-    palette(io::stdout().is_terminal())
+    palette(pager::is_terminal())
 }
 
 pub(crate) fn archive_failure(error: ArchiveError) -> Failure {

@@ -1,6 +1,6 @@
 //! `diff`: shows what a result changes relative to the state its agent started from.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::{Component, Path, PathBuf};
 
 use adjutant_engine::Archive;
@@ -16,6 +16,7 @@ use super::{MergedChildren, ResultSelection, SelectedResult, file_json, size, wo
 use crate::args::DiffResultsArgs;
 use crate::exit::{Exit, Failure};
 use crate::output::{print, print_json, say};
+use crate::pager;
 use crate::records::colours;
 
 /// The size after which one patch is cut, with a message.
@@ -123,7 +124,7 @@ fn show(
     picked: &SelectedResult,
     paths: &[PathBuf],
 ) -> Result<(), Failure> {
-    let terminal = io::stdout().is_terminal();
+    let terminal = pager::is_terminal();
     let binary = if terminal { BinaryContent::Named } else { BinaryContent::Whole };
     let what = PatchOptions { paths, binary, max_bytes: PATCH_BYTES };
     let (bytes, more) =

@@ -47,7 +47,7 @@ fn the_live_tree_is_redrawn_in_place_and_the_last_one_stays() {
           [third]   ✓ complete (in=1.0k out=10) 0.0s $0.0032
           3 subagents: 3 complete · in=4.0k out=40 · $0.0126 · 0.0s
     ");
-    assert!(screen.contains("## Subagents complete: 3/3"), "the result follows: {screen}");
+    assert!(screen.contains("\nSubagents complete: 3/3\n"), "the result follows: {screen}");
     assert!(terminal.raw.contains("\x1b[32m"), "a terminal gets colours");
 }
 

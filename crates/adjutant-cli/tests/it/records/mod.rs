@@ -3,5 +3,6 @@
 mod bad_stores;
 mod errors;
 mod leftovers;
+mod pager;
 mod pipes;
 mod views;
