@@ -1,5 +1,6 @@
 //! `run`.
 
+mod live_screen;
 mod nested_depth;
 mod repairs;
 mod safety;

@@ -13,6 +13,9 @@ use crate::support::running::GUARD;
 /// Lines of the terminal: enough for a question or a picture, and the result below it.
 const ROWS: u16 = 40;
 
+/// Lines that the terminal keeps above its screen.
+const SCROLLBACK: usize = 2_000;
+
 /// A terminal with a command on it.
 #[must_use]
 pub(crate) struct Terminal {
@@ -23,6 +26,7 @@ pub(crate) struct Terminal {
     /// Every byte that was written.
     pub(crate) raw: String,
     master: Box<dyn MasterPty + Send>,
+    rows: u16,
 }
 
 impl Terminal {
@@ -30,18 +34,35 @@ impl Terminal {
     pub(crate) fn start(rig: &Rig, columns: u16, env: &[(&str, &str)], args: &[&str]) -> Self {
         let mut command = CommandBuilder::new(BINARY);
         command.args(args);
-        Self::open(rig, columns, env, command)
+        Self::open(rig, (ROWS, columns), env, command)
+    }
+
+    /// Starts the command on a terminal of this many rows and columns.
+    pub(crate) fn start_sized(
+        rig: &Rig,
+        size: (u16, u16),
+        env: &[(&str, &str)],
+        args: &[&str],
+    ) -> Self {
+        let mut command = CommandBuilder::new(BINARY);
+        command.args(args);
+        Self::open(rig, size, env, command)
     }
 
     /// Starts a shell line on a terminal.
     pub(crate) fn shell(rig: &Rig, line: &str) -> Self {
         let mut command = CommandBuilder::new("/bin/sh");
         command.args(["-c", line]);
-        Self::open(rig, 80, &[("PATH", "/usr/bin:/bin")], command)
+        Self::open(rig, (ROWS, 80), &[("PATH", "/usr/bin:/bin")], command)
     }
 
-    fn open(rig: &Rig, columns: u16, env: &[(&str, &str)], mut command: CommandBuilder) -> Self {
-        let size = PtySize { rows: ROWS, cols: columns, pixel_width: 0, pixel_height: 0 };
+    fn open(
+        rig: &Rig,
+        (rows, columns): (u16, u16),
+        env: &[(&str, &str)],
+        mut command: CommandBuilder,
+    ) -> Self {
+        let size = PtySize { rows, cols: columns, pixel_width: 0, pixel_height: 0 };
         let pair = native_pty_system().openpty(size).unwrap();
         command.env_clear();
         for (name, value) in rig.environment() {
@@ -67,9 +88,14 @@ impl Terminal {
             child,
             keyboard: pair.master.take_writer().unwrap(),
             coming,
-            screen: vt100::Parser::new(ROWS.try_into().unwrap(), columns.try_into().unwrap(), 0),
+            screen: vt100::Parser::new(
+                rows.try_into().unwrap(),
+                columns.try_into().unwrap(),
+                SCROLLBACK,
+            ),
             raw: String::new(),
             master: pair.master,
+            rows,
         }
     }
 
@@ -90,9 +116,10 @@ impl Terminal {
 
     /// Resizes the terminal; the kernel signals its command.
     pub(crate) fn resize(&mut self, columns: u16) -> &mut Self {
-        let size = PtySize { rows: ROWS, cols: columns, pixel_width: 0, pixel_height: 0 };
+        let size = PtySize { rows: self.rows, cols: columns, pixel_width: 0, pixel_height: 0 };
         self.master.resize(size).unwrap();
-        self.screen.screen_mut().set_size(ROWS.try_into().unwrap(), columns.try_into().unwrap());
+        let rows = self.rows.try_into().unwrap();
+        self.screen.screen_mut().set_size(rows, columns.try_into().unwrap());
         self
     }
 
@@ -124,6 +151,22 @@ impl Terminal {
     /// What is on the screen, without the spaces at the ends of lines.
     pub(crate) fn screen(&self) -> String {
         self.screen.screen().contents()
+    }
+
+    /// What is in the scrollback and on the screen, from the first line on.
+    pub(crate) fn history(&mut self) -> String {
+        let screen = self.screen.screen_mut();
+        let columns = screen.size().1.get();
+        screen.set_scrollback(usize::MAX);
+        let above = screen.scrollback();
+        let mut lines = Vec::new();
+        for line in (0..above).rev() {
+            screen.set_scrollback(line + 1);
+            lines.extend(screen.rows(0, columns).next());
+        }
+        screen.set_scrollback(0);
+        lines.extend(screen.rows(0, columns));
+        lines.iter().map(|line| line.trim_end()).collect::<Vec<_>>().join("\n")
     }
 
     fn take(&mut self, bytes: &[u8]) {
