@@ -1,0 +1,3 @@
+def words(line):
+    """Returns the words of a line."""
+    return line.split(" ")
