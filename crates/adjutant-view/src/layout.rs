@@ -188,6 +188,18 @@ pub fn ascii(text: &str) -> String {
             '⟨' => plain.push('<'),
             '⟩' => plain.push('>'),
             '⏎' => plain.push(' '),
+            '│' => plain.push('|'),
+            '─' => plain.push('-'),
+            '├' => plain.push('+'),
+            '└' => plain.push('`'),
+            '█' => plain.push('#'),
+            '▒' => plain.push('='),
+            '░' => plain.push('.'),
+            '▼' => plain.push('v'),
+            '▶' | '›' => plain.push('>'),
+            '↑' => plain.push('^'),
+            '↓' => plain.push('v'),
+            '←' => plain.push('<'),
             c => plain.extend(std::iter::repeat_n('?', c.width().unwrap_or(0))),
         }
     }

@@ -8,6 +8,7 @@
 //! unchanged.
 
 pub mod approval;
+pub mod budget_use;
 pub mod cost;
 pub mod delegations;
 pub mod errors;
@@ -29,6 +30,7 @@ pub mod story;
 pub mod terminal_markdown;
 pub mod time_text;
 pub mod timed_event;
+pub mod timeline;
 pub mod transcript;
 pub mod tree;
 pub mod turn_costs;

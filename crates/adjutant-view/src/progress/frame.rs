@@ -3,10 +3,10 @@
 //! A [`ProgressFrame`] has what is needed to draw it once (width, time, colours); a `FrameRow` is
 //! the content of one line before it is cut to the width.
 
-use adjutant_core::{DelegationState, Outcome, SessionId, Timestamp};
+use adjutant_core::{DelegationState, Outcome, Timestamp};
 
 use super::budget::spent_percentage;
-use super::words::{activity_text, slow_commit_text, total, usage_of};
+use super::words::{doing_text, total, usage_of};
 use crate::layout::{bracketed, cut, pad_right, width};
 use crate::palette::{Palette, TextStyle};
 use crate::run::{Delegation, OutcomeCounts, ProcessLiveness, RunView};
@@ -36,13 +36,7 @@ impl ProgressFrame {
     /// Draws the run: a heading, a line per subagent, and a total.
     #[must_use]
     pub fn render(&self, view: &RunView) -> String {
-        self.render_part(view, None)
-    }
-
-    /// Draws the run, or only one delegation and everything below it.
-    #[must_use]
-    pub fn render_part(&self, view: &RunView, of: Option<SessionId>) -> String {
-        let rows = self.rows(view, of);
+        let rows = Self::rows(view);
         let count = view.delegations().count();
         let heading = if count == 0 && rows.is_empty() {
             "Delegate [no subagents]".to_owned()
@@ -83,12 +77,9 @@ impl ProgressFrame {
         lines.join("\n") + "\n"
     }
 
-    fn rows<'a>(&self, view: &'a RunView, of: Option<SessionId>) -> Vec<FrameRow<'a>> {
-        let top = of.and_then(|session| view.delegation(session));
-        let top = top.filter(|top| top.parent.is_some());
-        let above =
-            top.map_or_else(|| view.root().map_or(0, |root| root.depth) + 1, |top| top.depth);
-        top.map_or_else(|| view.preorder(), |top| view.subtree(top))
+    fn rows(view: &RunView) -> Vec<FrameRow<'_>> {
+        let above = view.root().map_or(0, |root| root.depth) + 1;
+        view.preorder()
             .into_iter()
             .filter(|delegation| {
                 // The root of a `delegate` call has no model and only waits.
@@ -139,10 +130,7 @@ impl ProgressFrame {
         let tail = tail.join(" ");
         let space = if tail.is_empty() { "" } else { " " };
         let room = self.width.saturating_sub(taken(&tail) + space.len());
-        let doing = slow_commit_text(delegation, self.now)
-            .or_else(|| queue_text(view, delegation))
-            .unwrap_or_else(|| activity_text(delegation, self.now, room));
-        let doing = cut(&doing, room);
+        let doing = cut(&doing_text(view, delegation, self.now, room), room);
         let line = format!("{start}  {state} {doing}");
         if width(&line) > self.width || room == 0 {
             return cut(&line, self.width);
@@ -171,13 +159,6 @@ impl ProgressFrame {
 
 /// The minimum width of what the subagent is doing, in columns.
 const LEAST_DOING: usize = 12;
-
-/// Returns the place of a queued delegation, if others wait before it.
-fn queue_text(view: &RunView, delegation: &Delegation) -> Option<String> {
-    let place = Some(delegation).filter(|it| it.state == DelegationState::Queued);
-    let place = place.and_then(|it| view.queue_place(it)).filter(|place| *place > 1)?;
-    Some(format!("waiting for a free slot, place {place}"))
-}
 
 /// Ranks delegations by how interesting they are; lower is more interesting.
 fn display_rank(delegation: &Delegation) -> u8 {

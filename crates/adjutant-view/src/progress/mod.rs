@@ -11,7 +11,7 @@ pub(crate) use budget::newly_reached;
 pub use frame::ProgressFrame;
 pub use line::line;
 pub(crate) use words::{
-    WORDS_COLUMNS, activity_text, end_text, kept_counts, kept_words, list_update_text,
+    WORDS_COLUMNS, activity_text, doing_text, end_text, kept_counts, kept_words, list_update_text,
     merged_words, time,
 };
 pub use words::{slow_commit_text, total};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use adjutant_core::workspace::{KeptWork, MergedWork};
-use adjutant_core::{ErrorCode, Outcome, TaskListUpdate, Timestamp};
+use adjutant_core::{DelegationState, ErrorCode, Outcome, TaskListUpdate, Timestamp};
 
 use crate::layout::{cut, fit, fit_ends, some_of, width};
 use crate::run::{Activity, Delegation, ESTIMATE_NOTE, ProcessLiveness, RunView, Spend};
@@ -63,6 +63,25 @@ pub(crate) fn activity_text(delegation: &Delegation, now: Timestamp, columns: us
         Activity::Delegating => "waiting for its subagents".into(),
         Activity::Ended(outcome) => end_text(outcome, delegation),
     }
+}
+
+/// Like [`activity_text`], with the place in the queue, and that work is being saved if that takes long.
+pub(crate) fn doing_text(
+    view: &RunView,
+    delegation: &Delegation,
+    now: Timestamp,
+    columns: usize,
+) -> String {
+    slow_commit_text(delegation, now)
+        .or_else(|| queue_text(view, delegation))
+        .unwrap_or_else(|| activity_text(delegation, now, columns))
+}
+
+/// Returns the place of a queued delegation, if others wait before it.
+fn queue_text(view: &RunView, delegation: &Delegation) -> Option<String> {
+    let place = Some(delegation).filter(|it| it.state == DelegationState::Queued);
+    let place = place.and_then(|it| view.queue_place(it)).filter(|place| *place > 1)?;
+    Some(format!("waiting for a free slot, place {place}"))
 }
 
 /// The maximum width of what an agent is writing, in columns.

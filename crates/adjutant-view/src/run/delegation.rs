@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use adjutant_core::budget::Reservation;
+use adjutant_core::budget::{BudgetAmount, Reservation};
 use adjutant_core::schema::{DELEGATE, TASK};
 use adjutant_core::workspace::{KeptWork, MergeRequest, MergedWork, OwnWorkspace};
 use adjutant_core::{
@@ -327,6 +327,14 @@ impl Delegation {
         paid.push((name, self.own.minus(&before)));
         paid.retain(|(_, spend)| spend.calls > 0);
         paid
+    }
+
+    /// Returns what its running model calls may take at most.
+    #[must_use]
+    pub fn reserved(&self) -> BudgetAmount {
+        let own = self.open.map(|open| open.amount).unwrap_or_default();
+        let worker = self.worker.as_ref().map(|worker| worker.reserved());
+        own.plus(worker.unwrap_or_default())
     }
 
     /// Returns what it is doing now.

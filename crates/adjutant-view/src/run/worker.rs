@@ -97,6 +97,11 @@ impl WorkerRecord {
         self.open.len()
     }
 
+    /// Returns what its running model calls may take at most.
+    pub(super) fn reserved(&self) -> BudgetAmount {
+        self.open.values().fold(BudgetAmount::default(), |sum, call| sum.plus(call.amount))
+    }
+
     /// Returns what it says it has used, in all its sessions. `None` if it has never said so.
     #[must_use]
     pub fn own_report(&self) -> Option<WorkerUsageReport> {

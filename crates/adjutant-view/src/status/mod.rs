@@ -11,9 +11,10 @@ use std::fmt::Write;
 
 use adjutant_core::{DelegationState, SessionId, Timestamp};
 
-use crate::layout::{columns, fit};
+use crate::layout::{columns, cut, fit};
 use crate::palette::{Palette, TextStyle};
 use crate::progress;
+use crate::receipt::{Receipt, Verification};
 use crate::run::{Delegation, ESTIMATE_NOTE, ProcessLiveness, RunView};
 use crate::sanitize;
 use crate::state_words::{
@@ -63,6 +64,75 @@ impl ObservedRun<'_> {
 
     fn title_up_to(&self, columns: usize) -> String {
         fit(&goal_as_typed(self.view), columns)
+    }
+
+    /// Returns the goal of the run, or the labels of its tasks if it has none.
+    #[must_use]
+    pub fn goal_or_labels(&self) -> String {
+        let goal = self.title_up_to(TITLE_COLUMNS);
+        if !goal.is_empty() {
+            return goal;
+        }
+        let root: Option<SessionId> = self.view.root().map(|root| root.session);
+        let is_task = |it: &&Delegation| it.parent.is_some() && it.parent == root;
+        let tasks = self.view.delegations().filter(is_task).take(TITLE_LABELS);
+        tasks.map(|it| sanitize::label(it.label.as_str())).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Returns the mark and the word for the state of the run: `→ running`.
+    #[must_use]
+    pub fn state_text(&self) -> String {
+        format!("{} {}", mark_now(&self.view.state(), self.liveness), self.state())
+    }
+
+    /// Returns the style of a state.
+    #[must_use]
+    pub const fn style_of(&self, state: &DelegationState) -> TextStyle {
+        if is_interrupted(state, self.liveness) { TextStyle::Bad } else { TextStyle::of(state) }
+    }
+
+    /// Returns what a delegation is doing, with its mark: `→ Read src/lib.rs`.
+    #[must_use]
+    pub fn activity_line(&self, delegation: &Delegation, columns: usize) -> String {
+        let doing = if is_interrupted(&delegation.state, self.liveness) {
+            "interrupted".into()
+        } else {
+            progress::doing_text(self.view, delegation, self.now, columns)
+        };
+        format!("{} {doing}", mark_now(&delegation.state, self.liveness))
+    }
+
+    /// Returns the number and the label of a delegation: `#2 [tests]`, at most `columns` wide.
+    #[must_use]
+    pub fn name_of(&self, delegation: &Delegation, columns: usize) -> String {
+        cut(&numbered_name(self.view, delegation, columns), columns)
+    }
+
+    /// Returns the time, the cost and the tokens of a delegation, as far as it has any.
+    #[must_use]
+    pub fn figures_of(&self, delegation: &Delegation) -> Vec<String> {
+        let spent = Some(&delegation.inclusive).filter(|spent| spent.calls > 0);
+        let spent = spent.map(|spent| [spent.money(), spent.tokens_short()]);
+        let time = self.elapsed_of(delegation).map(elapsed);
+        time.into_iter().chain(spent.into_iter().flatten()).collect()
+    }
+
+    /// Returns everything about one delegation, below a heading, with its receipt.
+    #[must_use]
+    pub fn delegation_text(&self, delegation: &Delegation) -> String {
+        let mut text = block(self, delegation, Palette::Plain);
+        let receipt = Receipt::of(delegation);
+        let mut line = |title: &str, value: &str| _ = writeln!(text, "  {title:<9}{value}");
+        if receipt.worker.is_some() || receipt.tool_calls + receipt.refused > 0 {
+            line("receipt", &receipt.line());
+        }
+        let verified = receipt.verification_line(Verification::of(delegation));
+        verified.into_iter().for_each(|it| line("verified", &it));
+        receipt.check_line().into_iter().for_each(|it| line("checks", &it));
+        if !delegation.task.is_empty() {
+            line("task", &fit(&sanitize::collapsed(&delegation.task), 200));
+        }
+        text
     }
 
     fn state(&self) -> &'static str {
@@ -121,6 +191,11 @@ impl ObservedRun<'_> {
     }
 }
 
+/// The maximum width of a title, in columns.
+const TITLE_COLUMNS: usize = 120;
+/// The maximum number of labels in a title.
+const TITLE_LABELS: usize = 20;
+
 /// Explains what it means that the sandbox is off.
 const SANDBOX_OFF: &str = "off: commands run as you, with all your rights";
 
@@ -140,7 +215,7 @@ pub fn list(runs: &[ObservedRun<'_>]) -> String {
             let all = view.outcomes();
             vec![
                 view.run().map_or_else(|| "?".into(), |run| run.to_string()),
-                format!("{} {}", mark_now(&view.state(), look.liveness), look.state()),
+                look.state_text(),
                 format!(
                     "{}: {}",
                     count_with_noun(all.total(), "subagent"),
@@ -233,12 +308,8 @@ pub fn detail(look: &ObservedRun<'_>, of: Option<SessionId>, palette: Palette) -
 fn head(look: &ObservedRun<'_>, palette: Palette) -> String {
     let view = look.view;
     let name = view.run().map_or_else(|| "run".into(), |run| run.to_string());
-    let state = format!("{} {}", mark_now(&view.state(), look.liveness), look.state());
-    let style = if is_interrupted(&view.state(), look.liveness) {
-        TextStyle::Bad
-    } else {
-        TextStyle::of(&view.state())
-    };
+    let state = look.state_text();
+    let style = look.style_of(&view.state());
     let mut rows = Vec::new();
     let mut row = |title: &str, value: String| {
         if !value.is_empty() {
@@ -259,11 +330,7 @@ fn head(look: &ObservedRun<'_>, palette: Palette) -> String {
 }
 
 fn block(look: &ObservedRun<'_>, delegation: &Delegation, palette: Palette) -> String {
-    let style = if is_interrupted(&delegation.state, look.liveness) {
-        TextStyle::Bad
-    } else {
-        TextStyle::of(&delegation.state)
-    };
+    let style = look.style_of(&delegation.state);
     let state = format!(
         "{} {}",
         mark_now(&delegation.state, look.liveness),

@@ -4,13 +4,11 @@
 
 use std::time::Duration;
 
-use adjutant_core::SessionId;
-
 use super::{ObservedRun, SANDBOX_OFF, live_activity};
 use crate::layout::{columns, cut, fit, fit_ends};
-use crate::run::{Delegation, ESTIMATE_NOTE, ProcessLiveness};
+use crate::run::{ESTIMATE_NOTE, ProcessLiveness};
 use crate::sanitize;
-use crate::state_words::{is_interrupted, mark_now};
+use crate::state_words::is_interrupted;
 use crate::time_text::age;
 
 /// From this width on a row has the whole id of its run, otherwise its last characters.
@@ -92,9 +90,7 @@ fn row(look: &ObservedRun<'_>, wall_ms: u64, wide: usize) -> Vec<String> {
     let began = view.started_at().map_or(wall_ms, |moment| moment.wall_ms);
     let state = match urgency(look) {
         RunUrgency::WaitsForPerson => "? asks you".to_owned(),
-        RunUrgency::Live | RunUrgency::Over => {
-            format!("{} {}", mark_now(&view.state(), look.liveness), look.state())
-        }
+        RunUrgency::Live | RunUrgency::Over => look.state_text(),
     };
     let folder = view.workdir().rsplit('/').find(|part| !part.is_empty()).unwrap_or("/");
     vec![
@@ -103,29 +99,6 @@ fn row(look: &ObservedRun<'_>, wall_ms: u64, wide: usize) -> Vec<String> {
         state,
         view.total().money(),
         sanitize::line(folder).into_owned(),
-        title(look),
+        look.goal_or_labels(),
     ]
 }
-
-/// Returns the goal of a run, or the labels of its tasks if it has none.
-fn title(look: &ObservedRun<'_>) -> String {
-    let goal = look.title_up_to(TITLE_COLUMNS);
-    if !goal.is_empty() {
-        return goal;
-    }
-    let root: Option<SessionId> = look.view.root().map(|root| root.session);
-    let is_task = |it: &&Delegation| it.parent.is_some() && it.parent == root;
-    let labels: Vec<String> = look
-        .view
-        .delegations()
-        .filter(is_task)
-        .take(TITLE_LABELS)
-        .map(|it| sanitize::label(it.label.as_str()))
-        .collect();
-    labels.join(", ")
-}
-
-/// The maximum width of a title, in columns.
-const TITLE_COLUMNS: usize = 120;
-/// The maximum number of labels in a title.
-const TITLE_LABELS: usize = 20;

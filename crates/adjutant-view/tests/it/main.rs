@@ -24,6 +24,7 @@ mod status;
 mod story;
 mod terminal_markdown;
 mod time_text;
+mod timeline;
 mod transcript;
 mod tree;
 mod workers;

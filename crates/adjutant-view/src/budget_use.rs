@@ -1,0 +1,98 @@
+//! How much of the budgets of a run, or of one delegation, is spent, reserved and free.
+//!
+//! Start at [`of_run`] or [`of_delegation`]. A [`BudgetUse`] is one budget; budgets without a cap are not listed.
+
+use adjutant_core::Usd;
+use adjutant_core::budget::BudgetAmount;
+use adjutant_core::numbers::format_rounded;
+
+use crate::run::{Delegation, RunView, Spend};
+
+/// What a budget counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BudgetUnit {
+    /// Money, in the smallest unit of [`Usd`].
+    Usd,
+    /// Tokens.
+    Tokens,
+}
+
+/// One budget and its use, in its unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BudgetUse {
+    /// What it counts.
+    pub unit: BudgetUnit,
+    /// The cap.
+    pub cap: u64,
+    /// What settled model calls took.
+    pub spent: u64,
+    /// What running model calls may take at most.
+    pub reserved: u64,
+}
+
+impl BudgetUse {
+    /// Returns what is neither spent nor reserved.
+    #[must_use]
+    pub const fn free(&self) -> u64 {
+        self.cap.saturating_sub(self.spent).saturating_sub(self.reserved)
+    }
+
+    /// Returns an amount of this budget as text.
+    #[must_use]
+    pub fn text(&self, amount: u64) -> String {
+        match self.unit {
+            BudgetUnit::Usd => Usd::from_pico(amount).to_string(),
+            BudgetUnit::Tokens => format_rounded(amount),
+        }
+    }
+
+    /// Returns the columns of a bar for what is spent, reserved and free. What is not zero has at least one column,
+    /// as far as there is space.
+    #[must_use]
+    pub fn columns(&self, wide: usize) -> [usize; 3] {
+        let share = |amount: u64| {
+            let exact = u128::from(amount) * wide as u128 / u128::from(self.cap.max(1));
+            usize::try_from(exact).unwrap_or(wide).max(usize::from(amount > 0))
+        };
+        let spent = share(self.spent).min(wide);
+        let reserved = share(self.reserved).min(wide - spent);
+        [spent, reserved, wide - spent - reserved]
+    }
+}
+
+/// Returns the budgets of a whole run: money, then tokens.
+#[must_use]
+pub fn of_run(view: &RunView) -> Vec<BudgetUse> {
+    let reserved = view.preorder().into_iter().map(Delegation::reserved);
+    let reserved = reserved.fold(BudgetAmount::default(), BudgetAmount::plus);
+    let Some(policy) = view.policy() else { return Vec::new() };
+    uses(policy.budget_usd, policy.budget_tokens_run, view.total(), reserved)
+}
+
+/// Returns the budget of one delegation, without what is below it.
+#[must_use]
+pub fn of_delegation(view: &RunView, delegation: &Delegation) -> Vec<BudgetUse> {
+    let Some(policy) = view.policy() else { return Vec::new() };
+    uses(None, policy.budget_tokens, &delegation.own, delegation.reserved())
+}
+
+fn uses(
+    usd: Option<Usd>,
+    tokens: Option<u64>,
+    spent: &Spend,
+    reserved: BudgetAmount,
+) -> Vec<BudgetUse> {
+    let usd = usd.map(|cap| BudgetUse {
+        unit: BudgetUnit::Usd,
+        cap: cap.as_pico(),
+        spent: spent.usd.as_pico(),
+        reserved: reserved.usd.as_pico(),
+    });
+    let tokens = tokens.map(|cap| BudgetUse {
+        unit: BudgetUnit::Tokens,
+        cap,
+        spent: spent.usage.total(),
+        reserved: reserved.tokens,
+    });
+    usd.into_iter().chain(tokens).collect()
+}
