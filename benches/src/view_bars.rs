@@ -3,12 +3,17 @@
 use std::ffi::OsString;
 use std::fs;
 
+use adjutant_core::{Event, Preset};
 use adjutant_store::StateDir;
+use adjutant_tui::{OpenedRun, WatchState, WatchedRecord, render};
+use adjutant_view::Palette;
+use ratatui_core::buffer::Buffer;
+use ratatui_core::layout::Rect;
 use tempfile::TempDir;
 
 use crate::Failure;
-use crate::history::run_id;
-use crate::sample::{Plan, Spread};
+use crate::history::{TreeDriver, run_id, unlimited_policy};
+use crate::sample::{Plan, Spread, cpu_now};
 use crate::spawn::{Binary, target_dir};
 use crate::store_bars::write_run;
 use crate::table::{MEGABYTES, MILLIS, Row, TIMES};
@@ -29,7 +34,42 @@ pub(crate) fn measure(plan: &Plan) -> Result<Vec<Row>, Failure> {
         rows.extend(measure_views(plan, &binary, bytes)?);
     }
     rows.extend(measure_memory(plan, &binary)?);
+    rows.push(measure_frame(plan)?);
     Ok(rows)
+}
+
+/// The size of the terminal whose frames are measured.
+const FRAME: (u16, u16) = (160, 50);
+
+/// A frame of `adjutant watch` for a run of a thousand agents, all with a timeline.
+fn measure_frame(plan: &Plan) -> Result<Row, Failure> {
+    let agents = plan.pick(1_000, 100);
+    let mut records = Vec::new();
+    let mut keep = |at, event: &Event| -> Result<(), Failure> {
+        records.push(WatchedRecord::lean(at, 0, event));
+        Ok(())
+    };
+    let mut driver = TreeDriver::begin(run_id(1), &unlimited_policy(Preset::Scout), &mut keep)?;
+    driver.delegate(agents)?;
+    driver.finish(10, 32)?;
+    drop(driver);
+    let mut run = OpenedRun::new(run_id(1), None);
+    run.extend(records);
+    let mut state = WatchState::new(Palette::Ansi, true, FRAME);
+    state.open(run);
+    let area = Rect::new(0, 0, FRAME.0, FRAME.1);
+    let mut buffer = Buffer::empty(area);
+    let frames = 20;
+    let spread = plan.rounds(ROUNDS, || -> Result<f64, Failure> {
+        let before = cpu_now();
+        for _ in 0..frames {
+            buffer.reset();
+            render(&state, area, &mut buffer);
+        }
+        Ok((cpu_now() - before).as_secs_f64() * 1e3 / f64::from(frames))
+    })?;
+    let what = format!("frame of watch, {agents} agents, {}x{}", FRAME.0, FRAME.1);
+    Ok(Row::at_most(what, spread, 10.0, MILLIS).note("CPU of drawing all cells; in this process"))
 }
 
 /// What each read and each report holds in the runs whose memory is compared.

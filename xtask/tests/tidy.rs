@@ -9,7 +9,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// The workspace crates that each crate may depend on. A crate that is missing here fails the test.
-const ARROWS: [(&str, &[&str]); 15] = [
+const ARROWS: [(&str, &[&str]); 16] = [
     ("adjutant-formats", &[]),
     ("adjutant-core", &["adjutant-formats"]),
     ("adjutant-view", &["adjutant-core", "adjutant-formats"]),
@@ -47,10 +47,12 @@ const ARROWS: [(&str, &[&str]); 15] = [
             "adjutant-engine",
             "adjutant-mcp",
             "adjutant-model",
+            "adjutant-tui",
             "adjutant-view",
             "adjutant-workers",
         ],
     ),
+    ("adjutant-tui", &["adjutant-core", "adjutant-engine", "adjutant-view"]),
     // The library for other programs chooses a model too.
     (
         "adjutant",
@@ -78,6 +80,7 @@ const ARROWS: [(&str, &[&str]); 15] = [
         &[
             "adjutant-core",
             "adjutant-formats",
+            "adjutant-tui",
             "adjutant-view",
             "adjutant-store",
             "adjutant-workspace",

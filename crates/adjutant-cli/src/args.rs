@@ -227,7 +227,7 @@ pub(crate) enum CliCommand {
     Status(StatusArgs),
     /// Show the delegations of a run as a tree.
     Tree(RunArg),
-    /// Follow a run until it ends.
+    /// Show all runs full-screen, or follow one until it ends.
     Watch(WatchRunArgs),
     /// Print the results of a run again.
     Result(ResultArgs),

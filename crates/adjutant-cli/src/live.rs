@@ -269,7 +269,7 @@ pub(crate) fn columns(terminal: impl AsFd) -> usize {
 }
 
 /// Returns the height of a terminal, if it reports one.
-pub(crate) fn lines(terminal: impl AsFd) -> Option<usize> {
+fn lines(terminal: impl AsFd) -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(terminal).ok()?;
     Some(usize::from(size.ws_row)).filter(|rows| *rows > 0)
 }

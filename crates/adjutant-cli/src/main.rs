@@ -20,6 +20,7 @@ mod errors;
 mod eval;
 mod execute;
 mod exit;
+mod full_screen;
 mod gateway;
 mod goal;
 mod hints;

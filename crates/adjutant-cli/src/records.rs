@@ -511,11 +511,14 @@ pub(crate) fn liveness(files: &RunFiles) -> Result<ProcessLiveness, Failure> {
 
 /// Folds a run without its texts, from a checkpoint if there is one.
 pub(crate) fn numbers(files: &RunFiles) -> Result<(RunView, JournalFollower), Failure> {
-    files
-        .fold(FOLD_VERSION, RunView::light, |view, record| {
-            view.apply(TimedEvent::new(record.at, record.wall_ms, &record.event));
-        })
-        .map_err(archive_failure)
+    fold_numbers(files).map_err(archive_failure)
+}
+
+/// Like [`numbers`], with the error of the archive.
+pub(crate) fn fold_numbers(files: &RunFiles) -> Result<(RunView, JournalFollower), ArchiveError> {
+    files.fold(FOLD_VERSION, RunView::light, |view, record| {
+        view.apply(TimedEvent::new(record.at, record.wall_ms, &record.event));
+    })
 }
 
 fn texts(files: &RunFiles) -> Result<(RunView, u64), Failure> {

@@ -89,22 +89,29 @@ characters of a run's id; every command takes them as its name.
 
 A run whose process has died is `interrupted` and is listed with the command that resumes it.";
 
-/// The arguments of `adjutant watch`, which follows a run until it ends.
+/// The arguments of `adjutant watch`, which shows runs full-screen, or follows one in a pipe.
 #[derive(Debug, Args)]
-#[command(after_help = WATCH_HELP)]
+#[command(after_help = watch_help())]
 pub(crate) struct WatchRunArgs {
     /// The run or session.
     #[command(flatten)]
     pub(crate) run: RunArg,
 }
 
-const WATCH_HELP: &str = "Examples:
-  adjutant watch                   the latest run, redrawn as it progresses
-  adjutant watch run_17 | tee log  one line per step
-  adjutant watch --json            the events that `delegate --events` streams
+fn watch_help() -> String {
+    format!("{WATCH_HELP}\n\n{}\n{WATCH_END_HELP}", adjutant_tui::KEY_HELP)
+}
 
-Watching only reads files: ctrl+c stops watching, and the run continues. When the run ends, its tree is printed
-and the exit code is that of the run; for an interrupted run it is 3.";
+const WATCH_HELP: &str = "Examples:
+  adjutant watch                   all runs: what waits for you, then by directory
+  adjutant watch run_17            one run: its tree, timeline, budgets and events
+  adjutant watch run_17 | tee log  one line per step
+  adjutant watch --json            the events that `delegate --events` streams";
+
+const WATCH_END_HELP: &str = "
+Watching only reads files: leaving it changes no run. A key that changes something runs that `adjutant` command
+and shows it. Without a terminal, or with TERM=dumb, steps are printed until the run ends. If a run is named, the
+exit code is that of the run; 3 for an interrupted run, 130 if you leave while the run goes on.";
 
 /// The arguments of `adjutant errors`, which lists the errors of all runs or marks one as fixed.
 #[derive(Debug, Args)]

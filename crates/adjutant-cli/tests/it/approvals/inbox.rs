@@ -10,11 +10,11 @@ use crate::support::rig::Rig;
 use crate::support::schema::assert_fits;
 use crate::support::terminal::Terminal;
 
-fn rig() -> Rig {
+pub(crate) fn rig() -> Rig {
     Rig::with_script(SCRIPT)
 }
 
-fn plain(rig: &Rig, args: &[&str]) -> Client {
+pub(crate) fn plain(rig: &Rig, args: &[&str]) -> Client {
     let mut client = Client::start(rig, args, &[]);
     client.initialize("tester", "2025-11-25");
     client

@@ -69,7 +69,7 @@ fn help_names_every_command_and_every_exit_code() {
         Look at runs:
           status       List runs and what they are doing, or show one
           tree         Show the delegations of a run as a tree
-          watch        Follow a run until it ends
+          watch        Show all runs full-screen, or follow one until it ends
           result       Print the results of a run again
           transcript   Print the conversation of a subagent
           cost         Show what a run cost, by agent and by model

@@ -132,8 +132,19 @@ impl Terminal {
 
     /// Sends SIGHUP to the command, as the kernel does when a terminal closes.
     pub(crate) fn hang_up(&mut self) {
+        self.signal(Signal::HUP);
+    }
+
+    /// Sends a signal to the command.
+    pub(crate) fn signal(&mut self, signal: Signal) -> &mut Self {
         let pid = i32::try_from(self.child.process_id().unwrap()).unwrap();
-        kill_process(Pid::from_raw(pid).unwrap(), Signal::HUP).unwrap();
+        kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
+        self
+    }
+
+    /// Returns whether the terminal shows its alternate screen, and whether it hides the cursor.
+    pub(crate) fn is_taken(&self) -> (bool, bool) {
+        (self.screen.screen().alternate_screen(), self.screen.screen().hide_cursor())
     }
 
     /// Waits for the end; returns the exit code.

@@ -1,4 +1,4 @@
-//! `watch` on a terminal, in a pipe and as JSON.
+//! `watch` in a pipe and as JSON.
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -6,7 +6,6 @@ use serde_json::Value;
 use crate::delegate::signals::{hanging, rig};
 use crate::support::rig::Rig;
 use crate::support::schema::assert_fits;
-use crate::support::terminal::Terminal;
 
 #[test]
 fn watch_prints_a_line_per_event_and_the_tree_to_a_pipe() {
@@ -34,42 +33,6 @@ fn watch_prints_the_same_json_events_as_delegate() {
     };
     assert_eq!(of(&watched), of(&told), "{watched}");
     assert_eq!(watched.code, 0);
-}
-
-#[test]
-fn watch_redraws_the_tree_and_ctrl_c_restores_the_terminal_without_ending_the_run() {
-    let rig = rig();
-    let mut run = hanging(&rig);
-    let mut terminal = Terminal::start(&rig, 100, &[], &["watch"]);
-    terminal.wait_for("[slow]   → thinking").wait_for("ctrl+c stops watching");
-    assert!(terminal.raw.contains("\x1b[?1049h"), "it is drawn on a screen of its own");
-    terminal.resize(44).wait_until("a narrower picture", |screen| {
-        screen.lines().all(|line| line.chars().count() <= 44) && screen.contains("[slow]")
-    });
-    assert_eq!(terminal.screen().matches("Delegate [2 subagents]").count(), 1);
-    terminal.types("\x03");
-    assert_eq!(terminal.finish(), 130);
-    assert!(terminal.raw.contains("\x1b[?25h\x1b[?1049l"), "{:?}", terminal.raw);
-    let screen = rig.redacted(&terminal.screen());
-    assert!(screen.contains("adjutant: no longer watching run_0000000000_aaaaaa"), "{screen}");
-    let status = rig.run(["status", "--json"]).json();
-    assert_eq!(status["runs"][0]["state"], "running", "the run goes on");
-    run.signal(Signal::INT);
-    assert_eq!(run.finish().code, 130);
-}
-
-#[test]
-fn the_tree_stays_on_the_terminal_when_the_run_has_ended() {
-    let rig = rig();
-    let mut run = hanging(&rig);
-    let mut terminal = Terminal::start(&rig, 120, &[], &["watch"]);
-    terminal.wait_for("[slow]   → thinking");
-    run.signal(Signal::INT);
-    assert_eq!(run.finish().code, 130);
-    assert_eq!(terminal.finish(), 130);
-    let screen = terminal.screen();
-    assert!(screen.contains("├─ #1 [slow] ■ cancelled"), "{screen}");
-    assert!(!screen.contains("ctrl+c"), "{screen}");
 }
 
 #[test]

@@ -1,3 +1,4 @@
 //! `watch`.
 
 mod following;
+mod full_screen;
