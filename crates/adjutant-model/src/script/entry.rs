@@ -21,7 +21,7 @@ const MAX_TEXT_BYTES: u64 = 64 << 20;
 /// The maximum number of chunks in which a text is streamed. Inclusive.
 const MAX_CHUNKS: u64 = 100_000;
 
-const KEYS: [&str; 17] = [
+const KEYS: [&str; 18] = [
     "agent",
     "label",
     "turn",
@@ -38,6 +38,7 @@ const KEYS: [&str; 17] = [
     "error",
     "message",
     "retry_after_ms",
+    "never_began",
     "panic",
 ];
 const STOPS: [(&str, StopReason); 4] = [
@@ -217,7 +218,7 @@ fn read_text(fields: &FieldReader<'_>, document: &str) -> Result<Template, Scrip
 
 fn read_ending(fields: &FieldReader<'_>, document: &str) -> Result<ScriptedEnding, ScriptFault> {
     const REPLY: [&str; 3] = ["call", "stop", "usage"];
-    const ERROR: [&str; 2] = ["message", "retry_after_ms"];
+    const ERROR: [&str; 3] = ["message", "retry_after_ms", "never_began"];
     if fields.read("panic", FieldValue::boolean)?.unwrap_or(false) {
         refuse(fields, "panic", &[&REPLY[..], &ERROR, &["error"]].concat())?;
         return Ok(ScriptedEnding::Panic);
@@ -227,12 +228,9 @@ fn read_ending(fields: &FieldReader<'_>, document: &str) -> Result<ScriptedEndin
         let message = read_string(fields, "message")?;
         let message = message.unwrap_or_else(|| "as the script says".to_owned());
         let retry_after_ms = fields.read("retry_after_ms", millis)?.map(as_millis);
-        return Ok(ScriptedEnding::Error(AttemptError {
-            kind,
-            message,
-            retry_after_ms,
-            never_began: false,
-        }));
+        let never_began = fields.read("never_began", FieldValue::boolean)?.unwrap_or(false);
+        let error = AttemptError { kind, message, retry_after_ms, never_began };
+        return Ok(ScriptedEnding::Error(error));
     }
     if let Some(key) = ERROR.iter().find(|key| fields.get(key).is_some()) {
         return Err(fields.fault(key, "is only allowed beside `error`").into());

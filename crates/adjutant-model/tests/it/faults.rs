@@ -36,6 +36,13 @@ async fn an_error_carries_its_message_and_wait() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_error_costs_nothing_only_if_the_script_says_that_the_call_never_began() {
+    assert!(!failure("[[turn]]\nerror = 'overloaded'").await.never_began);
+    let script = "[[turn]]\nerror = 'overloaded'\nnever_began = true";
+    assert!(failure(script).await.never_began);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_scripted_stream_can_break_off_after_some_text() {
     let model = script("[[turn]]\ntext = 'half an ans'\nchunks = 2\nerror = 'truncated'");
     let mut child = Child::new("any");

@@ -54,6 +54,12 @@ fn the_demo_exits_0_and_shows_a_complete_a_partial_and_a_failed_subagent() {
         [deep-read] Glob **/*.{rs,md,py,go,js,ts,java,c,h,txt}
     ");
     assert!(out.stderr.contains("as scripted"), "{out}");
+    let (_, failed) = out.stdout.split_once("### [second-opinion]").unwrap();
+    let usage = failed.lines().find(|line| line.starts_with("**Usage**")).unwrap();
+    assert!(
+        usage.contains("in=0 out=0 · $0.00 ·"),
+        "an overloaded provider costs nothing: {usage}"
+    );
 }
 
 #[test]

@@ -86,6 +86,8 @@ fn tried(rig: &Rig, args: &[&str]) -> (i32, String, String) {
         .env_clear()
         .envs(rig.environment())
         .env("TMPDIR", scratch)
+        // What a person exported for other runs does not count.
+        .env("ADJUTANT_MODEL", "script:/no/such/file.toml")
         .env("PATH", format!("{programs}:{}", std::env::var("PATH").unwrap()))
         .current_dir(rig.work())
         .stdin(Stdio::null())
