@@ -4,6 +4,7 @@ mod alias;
 mod approvals;
 mod eval;
 mod groups;
+mod init;
 mod mcp;
 mod records;
 mod results;
@@ -24,6 +25,7 @@ use crate::workspace_flags::{WorkspaceSetupFlags, WriteFlags};
 
 pub(crate) use approvals::{ApproveCallArgs, DetachedFlags};
 pub(crate) use eval::EvalArgs;
+pub(crate) use init::InitArgs;
 pub(crate) use mcp::{McpArgs, McpClient, McpCommand, McpScope, OnDisconnect};
 pub(crate) use records::{
     CancelRunArgs, CostArgs, ErrorsArgs, ErrorsCommand, LogArgs, NAME, PruneRunsArgs, ResultArgs,
@@ -221,8 +223,10 @@ pub(crate) enum CliCommand {
     Models,
     /// Check everything a run needs and report what is missing.
     Doctor,
-    /// Write a commented configuration file.
-    Init,
+    /// Choose a model, check it, and write your configuration.
+    Init(InitArgs),
+    /// Say how this copy was installed and which command updates it.
+    Update,
     /// List runs and what they are doing, or show one.
     Status(StatusArgs),
     /// Show the delegations of a run as a tree.

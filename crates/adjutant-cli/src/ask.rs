@@ -1,7 +1,7 @@
-//! Asks the person at the terminal for approval.
+//! The controlling terminal: asks the person for approval, and reads other answers.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,6 +9,7 @@ use adjutant_core::Policy;
 use adjutant_core::policy::ApprovalRule;
 use adjutant_engine::{Approver, ApproverAnswer, ApproverQuestion};
 use adjutant_view::{approval, sanitize};
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 
 use crate::live::columns;
 use crate::screen_region;
@@ -40,13 +41,52 @@ impl Terminal {
 impl Terminal {
     /// Shows a sanitized text and waits for yes or no. A terminal that is gone means no.
     pub(crate) fn confirm(&self, text: &str, prompt: &str) -> bool {
-        let mut output = &self.output;
-        if write!(output, "{}{prompt}", sanitize::block(text)).is_err() {
-            return false;
+        let shown = self.show(&format!("{}{prompt}", sanitize::block(text)));
+        shown.is_ok() && self.read_line().is_some_and(|answer| is_yes(&answer))
+    }
+
+    /// Writes text as it is.
+    pub(crate) fn show(&self, text: &str) -> io::Result<()> {
+        (&self.output).write_all(text.as_bytes())
+    }
+
+    /// Waits for a line; `None` at its end, when the terminal is gone, and at ctrl+d.
+    pub(crate) fn read_line(&self) -> Option<String> {
+        BufReader::new(&self.input).lines().next().and_then(Result::ok)
+    }
+
+    /// Stops showing what is typed, until the returned value is dropped.
+    pub(crate) fn hide_typing(&self) -> HiddenTyping<'_> {
+        let before = tcgetattr(&self.input).ok();
+        if let Some(mut hidden) = before.clone() {
+            hidden.local_modes -= LocalModes::ECHO;
+            let _ = tcsetattr(&self.input, OptionalActions::Now, &hidden);
         }
-        let line = BufReader::new(&self.input).lines().next();
-        let answer = line.and_then(Result::ok).unwrap_or_default();
-        matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")
+        HiddenTyping { terminal: self, before }
+    }
+
+    /// Returns its width.
+    pub(crate) fn width(&self) -> usize {
+        columns(&self.output)
+    }
+}
+
+/// Returns whether an answer means yes.
+pub(crate) fn is_yes(answer: &str) -> bool {
+    matches!(answer.trim().to_lowercase().as_str(), "y" | "yes")
+}
+
+/// A terminal that does not show what is typed. Dropping it restores the terminal.
+pub(crate) struct HiddenTyping<'a> {
+    terminal: &'a Terminal,
+    before: Option<Termios>,
+}
+
+impl Drop for HiddenTyping<'_> {
+    fn drop(&mut self) {
+        if let Some(before) = &self.before {
+            let _ = tcsetattr(&self.terminal.input, OptionalActions::Now, before);
+        }
     }
 }
 

@@ -24,6 +24,7 @@ mod full_screen;
 mod gateway;
 mod goal;
 mod hints;
+mod init;
 mod live;
 mod mcp;
 mod mcp_clients;
@@ -34,6 +35,7 @@ mod output;
 mod pager;
 mod policy;
 mod projections;
+mod readiness;
 #[cfg(test)]
 mod recommendations;
 mod records;
@@ -46,6 +48,7 @@ mod story;
 mod tasks;
 mod toolchains;
 mod undo;
+mod update;
 mod watch;
 mod wiring;
 mod workers;
@@ -110,7 +113,8 @@ fn act(cli: Cli) -> Result<ExitCode, Failure> {
         CliCommand::Gateway(args) => return gateway::run_gateway(args, home),
         CliCommand::Models => models::run_models(json),
         CliCommand::Doctor => models::run_doctor(&settings::home(home)?, json),
-        CliCommand::Init => models::run_init(json),
+        CliCommand::Init(args) => init::run_init(&args, json, home),
+        CliCommand::Update => update::run_update(json),
         CliCommand::Status(args) => records::run_status(&archive()?, &args, json),
         CliCommand::Tree(run) => records::run_tree(&archive()?, &run, json),
         CliCommand::Watch(args) => watch::run_watch(&archive()?, &args.run, json),

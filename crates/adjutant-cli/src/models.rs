@@ -1,9 +1,8 @@
-//! `models`, `doctor`, `init`: lists models, checks the setup, writes a configuration template.
+//! `models`, `doctor`: lists models, checks the setup.
 
 use std::fs;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::net::{TcpStream, ToSocketAddrs};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -15,16 +14,14 @@ use crate::args::PolicyFlags;
 use crate::exit::{Exit, Failure};
 use crate::mcp_clients;
 use crate::output::{print, print_json};
+use crate::readiness::{Abilities, Readiness};
 use crate::results;
-use crate::settings::{Settings, user_config_path};
-use crate::wiring::{ListedModel, ModelSetup};
+use crate::settings::Settings;
+use crate::wiring::{ListedModel, ModelSetup, is_loopback};
 use crate::workers;
 
 /// How long `doctor` waits for a connection to a local model server.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(300);
-
-/// The configuration that `init` writes. Every setting is commented out.
-const TEMPLATE: &str = include_str!("config.toml");
 
 /// Runs `adjutant models`.
 pub(crate) fn run_models(as_json: bool) -> Result<Exit, Failure> {
@@ -85,7 +82,9 @@ pub(crate) fn run_doctor(home: &Path, as_json: bool) -> Result<Exit, Failure> {
     let wiring = ModelSetup::new(&settings)?;
     let given = std::env::var("ADJUTANT_MODEL").ok().filter(|name| !name.is_empty());
     let toolchains = settings.toolchains.clone();
-    let mut findings = model_findings(&wiring, given.or(settings.model));
+    let given = given.or(settings.model);
+    let model = given.clone().or_else(|| wiring.default_model());
+    let mut findings = model_findings(&wiring, given);
     let can_run = findings.iter().any(|it| it.fine);
     findings.push(store(home));
     findings.push(kernel());
@@ -103,28 +102,48 @@ pub(crate) fn run_doctor(home: &Path, as_json: bool) -> Result<Exit, Failure> {
         true,
         if terminal { "progress is drawn live" } else { "plain lines are written" },
     ));
+    let readiness = Readiness::of(abilities(&findings, model));
     if as_json {
         let lines: Vec<Value> = findings
             .iter()
             .map(|it| json!({ "name": it.name, "ok": it.fine, "says": it.says }))
             .collect();
-        print_json(&json!({ "v": 1, "can_run": can_run, "findings": lines }))?;
+        let mut json = json!({ "v": 1, "can_run": can_run, "findings": lines });
+        readiness.add_to(&mut json);
+        print_json(&json)?;
     } else {
         let wide = findings.iter().map(|it| it.name.len()).fold(22, usize::max);
         let line = |it: &DoctorFinding| {
             format!("{} {:<wide$} {}\n", if it.fine { "✓" } else { "·" }, it.name, it.says)
         };
-        let mut text: String = findings.iter().map(line).collect();
-        text += if can_run {
-            "\nReady: adjutant run \"GOAL\"\n"
-        } else {
-            "\nNo model can be reached yet. Do one of:\n  export ANTHROPIC_API_KEY=…   (or OPENAI_API_KEY, GEMINI_API_KEY)\n  \
-             start Ollama and use --model ollama/MODEL\n  adjutant demo   (needs nothing)\n"
-        };
-        print(&text)?;
+        let lines: String = findings.iter().map(line).collect();
+        print(&format!("{lines}\n{}\n", readiness.sentence()))?;
     }
     Ok(Exit::Completed)
 }
+
+/// Reads from the findings what this machine can do.
+fn abilities(findings: &[DoctorFinding], model: Option<String>) -> Abilities {
+    let judge = |name: &str| match findings.iter().find(|it| it.name.starts_with(name)) {
+        // The lines below the first are hints.
+        Some(it) if !it.fine => Err(it.says.lines().next().unwrap_or_default().to_owned()),
+        Some(_) | None => Ok(()),
+    };
+    let namespaces = judge("user namespaces");
+    let namespaces = namespaces.map_err(|_| "user namespaces are not allowed here".to_owned());
+    let is_usable = judge("model");
+    let model = model.ok_or_else(|| NO_MODEL.to_owned());
+    Abilities {
+        records: judge("store").and(judge("kernel")),
+        model: is_usable.and(model),
+        workspaces: judge("git").and(judge("workspaces")),
+        commands: namespaces.and(judge("sandbox")),
+    }
+}
+
+/// Why no subagent can run.
+const NO_MODEL: &str =
+    "no model is chosen: there is no key, and a server on this machine must be named";
 
 fn finding(name: impl Into<String>, fine: bool, says: impl Into<String>) -> DoctorFinding {
     DoctorFinding { name: name.into(), fine, says: says.into() }
@@ -184,8 +203,7 @@ fn providers(wiring: &ModelSetup) -> Vec<DoctorFinding> {
 fn answers(base_url: &str) -> bool {
     let Some((_, rest)) = base_url.split_once("://") else { return false };
     let host = rest.split('/').next().unwrap_or_default();
-    let local = ["127.0.0.1", "localhost", "[::1]"].iter().any(|name| host.starts_with(name));
-    let addresses = local.then(|| host.to_socket_addrs().ok()).flatten();
+    let addresses = is_loopback(base_url).then(|| host.to_socket_addrs().ok()).flatten();
     addresses.is_some_and(|mut found| {
         found.any(|address| TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).is_ok())
     })
@@ -216,31 +234,4 @@ fn kernel() -> DoctorFinding {
         "Linux 5.6 or newer is needed for confined file access"
     };
     finding(format!("kernel {}.{}", version.0, version.1), fine, says)
-}
-
-/// Runs `adjutant init`: writes the template if there is no configuration yet.
-pub(crate) fn run_init(as_json: bool) -> Result<Exit, Failure> {
-    let path = user_config_path()
-        .ok_or_else(|| Failure::usage("no configuration directory: HOME is not set"))?;
-    let failed = |error: io::Error| {
-        Failure::new(Exit::Failed, format!("cannot write {}: {error}", path.display()))
-    };
-    path.parent().map_or(Ok(()), fs::create_dir_all).map_err(failed)?;
-    // Private, because the file may later contain keys. An existing file is never replaced.
-    match fs::File::options().write(true).create_new(true).mode(0o600).open(&path) {
-        Ok(mut file) => file.write_all(TEMPLATE.as_bytes()).map_err(failed)?,
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            return Err(Failure::usage(format!(
-                "{} exists already and was left alone",
-                path.display()
-            )));
-        }
-        Err(error) => return Err(failed(error)),
-    }
-    if as_json {
-        print_json(&json!({ "v": 1, "path": path }))?;
-    } else {
-        print(&format!("{}\n", path.display()))?;
-    }
-    Ok(Exit::Completed)
 }

@@ -166,8 +166,9 @@ impl NextSteps {
 }
 
 /// How to begin, the way that needs nothing first.
-const BEGIN: [(&str, &str); 3] = [
+const BEGIN: [(&str, &str); 4] = [
     ("demo", "three subagents read this directory, without an API key"),
+    ("init", "choose a model, check it, and write your configuration"),
     ("run \"Why is the build slow?\"", "an agent works toward a goal and can delegate"),
     ("mcp install claude", "let Claude Code delegate; other clients work too"),
 ];

@@ -8,13 +8,14 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use adjutant_core::ModelSpec;
 use adjutant_engine::{ModelOpener, wall_now};
 use adjutant_model::catalogue::{AS_OF, ModelOverride};
 use adjutant_model::wire::Wire;
 use adjutant_model::{
-    Model, ModelSettings as AskedFor, ModelSources, OpenModelError, ProviderConfig,
+    HttpTimeouts, Model, ModelSettings as AskedFor, ModelSources, OpenModelError, ProviderConfig,
     ReasoningEffort, Recorder, ReplayModel, ScriptedModel, Secret, catalogue, open_model,
     open_model_with,
 };
@@ -72,6 +73,35 @@ pub(crate) struct ListedModel {
     pub(crate) problem: Option<String>,
     /// Whether it is used when no model is named.
     pub(crate) is_default: bool,
+}
+
+/// A model server on this machine that answered.
+#[derive(Clone, Debug)]
+pub(crate) struct LocalServer {
+    /// The name of its provider.
+    pub(crate) provider: String,
+    /// Its address.
+    pub(crate) base_url: String,
+    /// The models that it lists.
+    pub(crate) models: Vec<String>,
+    /// Whether the provider is built in or configured.
+    pub(crate) is_configured: bool,
+}
+
+/// The usual addresses of local servers that are not built-in providers.
+const USUAL_SERVERS: [(&str, &str); 2] =
+    [("llamacpp", "http://127.0.0.1:8080/v1"), ("vllm", "http://127.0.0.1:8000/v1")];
+
+/// How long a local server may take to list its models.
+const LOCAL_TIMEOUT: Duration = Duration::from_millis(800);
+
+/// Returns whether an address is on this machine.
+pub(crate) fn is_loopback(base_url: &str) -> bool {
+    let host = base_url.split_once("://").map_or("", |(_, rest)| rest);
+    let host = host.split('/').next().unwrap_or_default();
+    let host =
+        if host.starts_with('[') { host } else { host.split(':').next().unwrap_or_default() };
+    host == "localhost" || host == "127.0.0.1" || host.starts_with("[::1]")
 }
 
 impl ModelSetup {
@@ -277,6 +307,65 @@ impl ModelSetup {
     /// Returns the day of the prices in the catalogue, such as 2026-11-15.
     pub(crate) const fn prices_as_of() -> &'static str {
         AS_OF
+    }
+
+    /// Adds a provider that is not in the configuration.
+    pub(crate) fn with_provider(
+        mut self,
+        name: &str,
+        section: &ProviderSection,
+    ) -> Result<Self, Failure> {
+        let provider = provider(name, section, self.sources.provider(name))?;
+        self.sources = self.sources.with_provider(provider);
+        Ok(self)
+    }
+
+    /// Returns the model that is used if none is named.
+    pub(crate) fn default_model(&self) -> Option<String> {
+        self.sources.default_model()
+    }
+
+    /// Returns the default model of a provider, as `provider/model`.
+    pub(crate) fn default_model_of(provider: &str) -> Option<String> {
+        catalogue().default_of(provider).map(adjutant_model::catalogue::CatalogueEntry::name)
+    }
+
+    /// Returns the environment variables that may have the key of a provider.
+    pub(crate) fn key_variables(provider: &str) -> &'static [&'static str] {
+        ModelSources::key_variables(provider)
+    }
+
+    /// Asks the model servers on this machine that need no key which models they have: the configured ones, and the
+    /// usual addresses of others.
+    pub(crate) async fn local_servers(&self) -> Vec<LocalServer> {
+        let timeouts =
+            HttpTimeouts { connect: LOCAL_TIMEOUT, idle: LOCAL_TIMEOUT, ..Default::default() };
+        let asking = self.sources.clone().with_timeouts(timeouts);
+        let own = self.sources.providers().filter(|it| !it.needs_key && is_loopback(&it.base_url));
+        let mut candidates: Vec<ProviderConfig> = own.cloned().collect();
+        for (name, base_url) in USUAL_SERVERS {
+            let is_known = |it: &ProviderConfig| {
+                it.name == name || it.base_url.trim_end_matches('/') == base_url
+            };
+            if !self.sources.providers().any(is_known) {
+                candidates.push(ProviderConfig {
+                    name: name.to_owned(),
+                    wire: Wire::Chat,
+                    base_url: base_url.to_owned(),
+                    key: None,
+                    needs_key: false,
+                });
+            }
+        }
+        let mut found = Vec::new();
+        for provider in candidates {
+            if let Some(models) = asking.served_models(&provider).await {
+                let is_configured = self.sources.provider(&provider.name).is_some();
+                let (provider, base_url) = (provider.name, provider.base_url);
+                found.push(LocalServer { provider, base_url, models, is_configured });
+            }
+        }
+        found
     }
 
     /// Lists the providers: name, address, and whether a key was found where one is needed.

@@ -12,7 +12,17 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("Review changes", &["diff", "merge", "discard", "undo", "prune"]),
     (
         "Set up",
-        &["init", "models", "workers", "agents", "commands", "policy", "mcp", "completions"],
+        &[
+            "init",
+            "models",
+            "workers",
+            "agents",
+            "commands",
+            "policy",
+            "mcp",
+            "completions",
+            "update",
+        ],
     ),
     ("Check", &["doctor", "eval", "check", "parse", "validate"]),
 ];

@@ -6,7 +6,7 @@
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// What people type, and the commands they may mean.
-const MEANINGS: [(&[&str], &[&str]); 20] = [
+const MEANINGS: [(&[&str], &[&str]); 21] = [
     (&["list", "ls", "lst", "ps", "runs", "jobs", "history"], &["status"]),
     (&["show", "info", "inspect", "describe", "view", "get"], &["status", "result"]),
     (&["stop", "kill", "abort", "end", "terminate", "quit"], &["cancel"]),
@@ -27,6 +27,7 @@ const MEANINGS: [(&[&str], &[&str]); 20] = [
     (&["serve", "server", "install"], &["mcp"]),
     (&["config", "configure", "setup"], &["init", "policy"]),
     (&["limits", "presets", "budget"], &["policy"]),
+    (&["upgrade", "self-update"], &["update"]),
 ];
 
 /// Suggests the commands that an unknown word probably means, instead of commands with a similar spelling.

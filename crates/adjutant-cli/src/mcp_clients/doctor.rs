@@ -5,12 +5,15 @@ use std::path::{Path, PathBuf};
 
 use adjutant_mcp::KnownClient;
 use adjutant_view::sanitize;
+use clap::ValueEnum;
 use serde_json::Value;
 
 use super::config_text::ClientConfigText;
 use super::location::ConfigLocation;
-use super::{config_file, display_path, on_path, resolve_program, server_flags, this_program};
-use crate::args::McpScope;
+use super::{
+    config_file, display_path, known, on_path, resolve_program, server_flags, this_program,
+};
+use crate::args::{McpClient, McpScope};
 
 /// Checks the clients that are installed or configured. Returns name, whether it is fine, and an explanation that says
 /// what to do.
@@ -24,22 +27,37 @@ pub(crate) fn findings(root: &Path) -> Vec<(String, bool, String)> {
     found
 }
 
+/// Returns the clients that are installed and have no entry for this server.
+pub(crate) fn unconfigured(root: &Path) -> Vec<McpClient> {
+    let clients = McpClient::value_variants().iter().copied();
+    let is_new =
+        |it: &McpClient| judge_all(known(*it), root).is_empty() && is_installed(known(*it));
+    clients.filter(is_new).collect()
+}
+
+fn is_installed(client: KnownClient) -> bool {
+    on_path(if client == KnownClient::Vscode { "code" } else { client.name() }).is_some()
+}
+
+/// Checks every configuration of a client that has an entry for this server.
+fn judge_all(client: KnownClient, root: &Path) -> Vec<(bool, String)> {
+    let scopes = [McpScope::Project, McpScope::User].into_iter();
+    let places =
+        scopes.flat_map(|scope| ConfigLocation::find(client, scope, root).unwrap_or_default());
+    places.filter_map(|place| judge(client, &place)).collect()
+}
+
 fn check_client(client: KnownClient, root: &Path) -> Option<(String, bool, String)> {
     let name = format!("mcp {}", client.name());
-    let mut seen = Vec::new();
-    for scope in [McpScope::Project, McpScope::User] {
-        let places = ConfigLocation::find(client, scope, root).unwrap_or_default();
-        seen.extend(places.iter().filter_map(|place| judge(client, place)));
-    }
+    let seen = judge_all(client, root);
     if let Some((_, says)) = seen.iter().find(|(fine, _)| !fine) {
         return Some((name, false, says.clone()));
     }
     if let Some((_, says)) = seen.into_iter().next() {
         return Some((name, true, says));
     }
-    let program = if client == KnownClient::Vscode { "code" } else { client.name() };
     let says = format!("installed, not configured: adjutant mcp install {}", client.name());
-    on_path(program).map(|_| (name, false, says))
+    is_installed(client).then_some((name, false, says))
 }
 
 /// Checks one configuration; `None` if it has no entry for this server.

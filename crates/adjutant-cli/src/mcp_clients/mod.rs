@@ -24,7 +24,7 @@ use crate::output::{print, say};
 use config_text::ClientConfigText;
 use location::ConfigLocation;
 
-pub(crate) use doctor::findings;
+pub(crate) use doctor::{findings, unconfigured};
 
 /// The client and scope whose configuration is changed.
 pub(crate) struct InstallTarget<'a> {
@@ -46,6 +46,12 @@ impl InstallTarget<'_> {
         let client = self.client();
         let usual = if client == KnownClient::Codex { McpScope::User } else { McpScope::Project };
         ConfigLocation::find(client, self.scope.unwrap_or(usual), self.root)
+    }
+
+    /// Returns the name of the client and the file that `install` would change.
+    pub(crate) fn title_and_file(&self) -> Result<(&'static str, String), Failure> {
+        let (client, place) = self.place()?;
+        Ok((client.title(), display_path(&place.path)))
     }
 
     /// Returns the file that has an entry for this server, otherwise the default one.

@@ -19,6 +19,7 @@ mod naming;
 mod records;
 mod resume;
 mod run;
+mod setup;
 mod state;
 mod story;
 mod support;

@@ -4,6 +4,7 @@
 //! for them.
 
 mod client;
+mod listing;
 mod open;
 mod sources;
 

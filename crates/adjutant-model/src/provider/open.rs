@@ -137,7 +137,7 @@ fn unknown(provider: &str, sources: &ModelSources) -> OpenModelError {
 }
 
 /// A model name may become part of a URL, so it must not be able to change the address.
-fn check_model(model: &str) -> Result<(), OpenModelError> {
+pub(super) fn check_model(model: &str) -> Result<(), OpenModelError> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/@+".contains(&byte);
     let is_name = model.bytes().all(plain) && !model.contains("..") && model.len() <= 200;
     if is_name {

@@ -226,6 +226,12 @@ impl ModelSources {
         exact.or_else(|| (name == "google").then(|| self.provider("gemini")).flatten())
     }
 
+    /// Returns the environment variables that may have the key of a built-in provider.
+    #[must_use]
+    pub fn key_variables(provider: &str) -> &'static [&'static str] {
+        BUILT_IN.iter().find(|known| known.name == provider).map_or(&[], |known| known.key_vars)
+    }
+
     /// Returns all keys, for masking.
     #[must_use]
     pub fn secrets(&self) -> Vec<String> {

@@ -18,6 +18,7 @@ fn without_any_run_adjutant_recommends_first_commands_and_creates_nothing() {
     insta::assert_snapshot!(bare(&rig), @r#"
         Nothing waits for you here. To begin:
           adjutant demo                           three subagents read this directory, without an API key
+          adjutant init                           choose a model, check it, and write your configuration
           adjutant run "Why is the build slow?"   an agent works toward a goal and can delegate
           adjutant mcp install claude             let Claude Code delegate; other clients work too
 
@@ -33,7 +34,7 @@ fn recommended_commands_repeat_the_home_flag() {
     let rig = Rig::new();
     let out = rig.run(["--home", "elsewhere"]);
     let lines: Vec<&str> = out.stdout.lines().filter(|line| line.starts_with("  ")).collect();
-    assert_eq!((out.code, lines.len()), (0, 3), "{out}");
+    assert_eq!((out.code, lines.len()), (0, 4), "{out}");
     assert!(lines.iter().all(|line| line.starts_with("  adjutant --home elsewhere ")), "{out}");
 }
 

@@ -2,7 +2,9 @@
 
 use crate::support::rig::Rig;
 
-const COMMANDS: [&str; 31] = [
+const COMMANDS: [&str; 33] = [
+    "init",
+    "update",
     "eval",
     "workers",
     "gateway",
@@ -91,7 +93,7 @@ fn help_names_every_command_and_every_exit_code() {
           prune        Delete the content of old runs, and old results that are merged
 
         Set up:
-          init         Write a commented configuration file
+          init         Choose a model, check it, and write your configuration
           models       List known models, their prices, and which ones you can use
           workers      List other agents that can work for you, and what each needs
           agents       List the agents, built-in and from files, and what each may do
@@ -99,6 +101,7 @@ fn help_names_every_command_and_every_exit_code() {
           policy       Show the limits in force and where each one comes from
           mcp          Let an MCP client such as Claude Code or Codex delegate
           completions  Print a completion script for your shell
+          update       Say how this copy was installed and which command updates it
 
         Check:
           doctor       Check everything a run needs and report what is missing
@@ -374,7 +377,7 @@ fn unknown_commands_and_flags_are_named_and_exit_2() {
         --- stderr ---
         error: unrecognized subcommand 'delgate'
 
-          tip: a similar subcommand exists: 'delegate'
+          tip: some similar subcommands exist: 'update', 'delegate'
 
         Usage: adjutant [OPTIONS] [COMMAND]
 
