@@ -57,7 +57,11 @@ fn no_link_is_broken() {
                 anchor.is_empty()
                     || fs::read_to_string(&path).is_ok_and(|it| anchors(&it).contains(anchor))
             };
-            if !path.exists() || leaves_the_book || !has_anchor() {
+            // mdBook makes index.html of a README.md, but does not change the links to it.
+            let is_renamed = name.starts_with("docs/")
+                && name != "docs/SUMMARY.md"
+                && file.ends_with("README.md");
+            if !path.exists() || leaves_the_book || is_renamed || !has_anchor() {
                 broken.push(format!("{name}: {target}"));
             }
         }

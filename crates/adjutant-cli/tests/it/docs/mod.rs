@@ -3,6 +3,7 @@
 mod commands;
 mod links;
 mod mcp;
+mod messages;
 mod pages;
 mod reference;
 mod schemas;
