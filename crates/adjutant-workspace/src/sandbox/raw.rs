@@ -89,7 +89,8 @@ pub(crate) fn bring_loopback_up() -> io::Result<()> {
     // SAFETY: all fields are integers or arrays of integers, for which zero is valid.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
-        *to = from.cast_signed();
+        // Signed on some architectures.
+        *to = libc::c_char::from_ne_bytes([*from]);
     }
     request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
     // SAFETY: the structure has the layout that this request expects and outlives the call.

@@ -16,6 +16,9 @@ const FIRST_UNKNOWN: u32 = 470;
 /// `open_tree_attr`, which the libc crate does not name on every architecture.
 const OPEN_TREE_ATTR: i64 = 467;
 
+/// The number of `fchmodat2`, the same on all architectures; libc does not have it for ARM64.
+const FCHMODAT2: i64 = 452;
+
 /// System calls that are refused whatever their arguments.
 const REFUSED: &[i64] = &[
     // The view of the file system.
@@ -110,7 +113,7 @@ const ABSENT: &[i64] = &[
 const MODES: &[(i64, u8)] = &[
     (libc::SYS_fchmod, 1),
     (libc::SYS_fchmodat, 2),
-    (libc::SYS_fchmodat2, 2),
+    (FCHMODAT2, 2),
     (libc::SYS_mknodat, 2),
 ];
 
