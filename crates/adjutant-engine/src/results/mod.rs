@@ -29,7 +29,7 @@ use adjutant_workspace::{
 
 pub use adjutant_workspace::{ConflictResolution, DiskUsage, ResolveError};
 pub use disk_usage::{disk_usage, merges_disk_usage};
-pub use machine::{MachineCapabilities, probe_machine};
+pub use machine::{MachineCapabilities, UserNamespaceObstacle, probe_machine};
 
 /// The directory of workspaces below the state directory.
 const SPACES: &str = "spaces";

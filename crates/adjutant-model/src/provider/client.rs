@@ -1,8 +1,9 @@
 //! One attempt at a provider: wait for its pause, send the request, read the response to its end.
 
-use std::fmt;
+use std::error::Error;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+use std::{fmt, io};
 
 use adjutant_core::{AttemptError, AttemptResult, ModelErrorKind, ModelSpec, Secret, SessionId};
 use bytes::Bytes;
@@ -164,6 +165,9 @@ impl Model for ProviderClient {
 pub(crate) fn send_error(url: &Url, error: &reqwest::Error) -> AttemptError {
     let host = url.host_str().unwrap_or_default();
     let place = url.port().map_or_else(|| host.into(), |port| format!("{host}:{port}"));
+    if let Some(refused) = tls_error(error) {
+        return unreached_error(&format!("no encrypted connection to {place}: {refused}"));
+    }
     if error.is_connect() {
         // A plain HTTP server is the user's own and may not be running.
         let running = if url.scheme() == "http" { "; is the server running?" } else { "" };
@@ -176,6 +180,16 @@ pub(crate) fn send_error(url: &Url, error: &reqwest::Error) -> AttemptError {
         );
     }
     error_of_kind(ModelErrorKind::Network, &format!("the connection to {place} broke"))
+}
+
+/// Returns why TLS refused the server, such as a certificate of an unknown issuer.
+fn tls_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
+    if let Some(refused) = error.downcast_ref() {
+        return Some(refused);
+    }
+    // The source of an `io::Error` is that of the error inside it, which would be passed over.
+    let inside = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+    tls_error(inside.map(|it| it as &(dyn Error + 'static)).or_else(|| error.source())?)
 }
 
 /// Returns the kind of a response body that is not an event stream.

@@ -2,9 +2,12 @@
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::process::Command;
+
+use serde_json::Value;
 
 use crate::delegate;
-use crate::support::rig::Rig;
+use crate::support::rig::{BINARY, Rig};
 use crate::support::schema::assert_fits;
 
 /// A folder as a start leaves it that had no room for its first file; newer than any run.
@@ -95,6 +98,34 @@ fn doctor_checks_that_the_state_directory_is_writable() {
     // /proc takes no files from anyone, root included.
     let broken = store(rig.run(["doctor", "--json", "--home", "/proc/adjutant"]));
     assert_eq!(broken["ok"], false, "{broken}");
+}
+
+#[test]
+fn doctor_names_the_command_that_allows_user_namespaces() {
+    let rig = Rig::new();
+    let out = Command::new("unshare")
+        .args(["--user", "--map-root-user", "sh", "-c"])
+        .args(["echo 0 > /proc/sys/user/max_user_namespaces && exec \"$@\"", "sh", BINARY])
+        .args(["doctor", "--json"])
+        .env_clear()
+        .envs(rig.environment())
+        .env("PATH", std::env::var_os("PATH").unwrap())
+        .current_dir(rig.work())
+        .output()
+        .unwrap();
+    let doctor: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let findings = doctor["findings"].as_array().unwrap();
+    let namespaces = findings.iter().find(|it| it["name"] == "user namespaces").unwrap();
+    assert_eq!(
+        (namespaces["ok"].as_bool(), namespaces["says"].as_str()),
+        (
+            Some(false),
+            Some(
+                "not allowed here; the setting user.max_user_namespaces is 0. \
+                 Run: sudo sysctl user.max_user_namespaces=15000"
+            )
+        )
+    );
 }
 
 #[test]

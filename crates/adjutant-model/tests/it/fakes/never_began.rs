@@ -158,6 +158,7 @@ async fn a_request_with_a_failed_tls_handshake_never_began() {
     for api in Api::ALL {
         let error = error_at(api, &url).await;
         assert!(error.never_began, "{api:?}: {error}");
+        assert!(error.message.contains("no encrypted connection to 127.0.0.1:"), "{error}");
     }
     server.abort();
 }
