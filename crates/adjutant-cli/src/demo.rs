@@ -43,16 +43,17 @@ const ENOUGH_BYTES: u64 = 100_000;
 /// The most directory entries that are examined.
 const LOOKED_AT: usize = 2_000;
 
-/// A sample tree for small directories: parts of Adjutant's own source.
+/// A sample tree for small directories: parts of Adjutant's own source. `demo/sample` has links to them, which become
+/// files in a package of this crate.
 const SAMPLE: [(&str, &str); 8] = [
-    ("README.md", include_str!("../../../README.md")),
-    ("ARCHITECTURE.md", include_str!("../../../ARCHITECTURE.md")),
-    ("docs/scripted-model.md", include_str!("../../../docs/scripted-model.md")),
-    ("src/admission.rs", include_str!("../../adjutant-core/src/tree/admission.rs")),
-    ("src/evolve.rs", include_str!("../../adjutant-core/src/tree/evolve.rs")),
-    ("src/turn.rs", include_str!("../../adjutant-core/src/tree/turn.rs")),
-    ("src/refusal.rs", include_str!("../../adjutant-core/src/refusal.rs")),
-    ("src/policy.rs", include_str!("../../adjutant-core/src/policy/key.rs")),
+    ("README.md", include_str!("demo/sample/README.md")),
+    ("ARCHITECTURE.md", include_str!("demo/sample/ARCHITECTURE.md")),
+    ("docs/scripted-model.md", include_str!("demo/sample/docs/scripted-model.md")),
+    ("src/admission.rs", include_str!("demo/sample/src/admission.rs")),
+    ("src/evolve.rs", include_str!("demo/sample/src/evolve.rs")),
+    ("src/turn.rs", include_str!("demo/sample/src/turn.rs")),
+    ("src/refusal.rs", include_str!("demo/sample/src/refusal.rs")),
+    ("src/policy.rs", include_str!("demo/sample/src/policy.rs")),
 ];
 
 /// Runs `adjutant demo`.

@@ -1,0 +1,1 @@
+../../../../../adjutant-core/src/tree/turn.rs
