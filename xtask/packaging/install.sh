@@ -23,12 +23,20 @@ while [ $# -gt 0 ]; do
 done
 
 list=$prefix/share/adjutant/installed-files
+
+# Removes the files in the list, and the directories in it that are empty now: those that were not there before.
+remove_installed() {
+    while IFS= read -r path; do
+        case $path in
+        */) rmdir "$prefix/$path" 2>/dev/null || true ;;
+        *) rm -f "$prefix/$path" ;;
+        esac
+    done <"$list"
+}
+
 if [ "$uninstall" = yes ]; then
     [ -f "$list" ] || { echo "install.sh: nothing is installed below $prefix" >&2; exit 1; }
-    while IFS= read -r file; do rm -f "$prefix/$file"; done <"$list"
-    rm -f "$list"
-    # Only directories that are empty now.
-    rmdir "$prefix/share/adjutant" "$prefix/share/doc/adjutant" 2>/dev/null || true
+    remove_installed
     echo "removed Adjutant from $prefix"
     exit 0
 fi
@@ -49,10 +57,18 @@ if [ -f "$sums" ]; then
         exit 1
     }
 fi
-files=$(tar -tJf "$tarball" | sed -n 's#^[^/]*/\(.*[^/]\)$#\1#p')
+names=$(tar -tJf "$tarball")
+[ ! -f "$list" ] || remove_installed
+installed=$(
+    echo "$names" | sed -n 's#^[^/]*/\(.*[^/]\)$#\1#p'
+    echo share/adjutant/installed-files
+    # Deepest first; the last one is the prefix itself.
+    { echo "$names" | sed -n 's#^[^/]*/\(.*\)/$#\1/#p'; echo share/adjutant/; echo /; } | sort -r |
+        while IFS= read -r directory; do [ -d "$prefix/$directory" ] || echo "$directory"; done
+)
 mkdir -p "$prefix/share/adjutant"
+echo "$installed" >"$list"
 tar -xJf "$tarball" -C "$prefix" --strip-components=1 --no-same-owner
-printf '%s\n' "$files" >"$list"
 echo "installed $("$prefix/bin/adjutant" --version) below $prefix"
 case ":$PATH:" in
 *":$prefix/bin:"*) echo "try it: adjutant demo" ;;

@@ -9,6 +9,9 @@ use serde_json::Value;
 
 use super::{Problem, output};
 
+/// What a static program contains besides crates, and the licences of that.
+const SYSTEM: &str = include_str!("../../packaging/system-notices");
+
 /// A crate that is compiled into the program.
 pub(super) struct Dependency {
     name: String,
@@ -51,10 +54,11 @@ pub(super) fn dependencies(root: &Path) -> Result<Vec<Dependency>, Problem> {
     Ok(found.into_values().collect())
 }
 
-/// Returns one line per crate.
+/// Returns one line per crate, and for the libraries of the system in a static program.
 pub(super) fn list(dependencies: &[Dependency]) -> String {
     let line = |it: &Dependency| format!("{} {}: {}\n", it.name, it.version, it.licence);
-    dependencies.iter().map(line).collect()
+    let crates: String = dependencies.iter().map(line).collect();
+    format!("{crates}GNU C Library: LGPL-2.1-or-later\nRust standard library: MIT OR Apache-2.0\n")
 }
 
 /// Returns the licence texts of all crates; equal texts stand once, below the names of their crates.
@@ -86,8 +90,8 @@ pub(super) fn notices(dependencies: &[Dependency]) -> Result<String, Problem> {
         .collect();
     sections.sort();
     let line = format!("\n{}\n\n", "-".repeat(80));
-    let head = "Adjutant contains these crates of other people, under these licences.\n";
-    Ok(format!("{head}{line}{}", sections.join(&line)))
+    let head = "Adjutant contains these libraries of other people, under these licences.\n";
+    Ok(format!("{head}{line}{SYSTEM}{line}{}", sections.join(&line)))
 }
 
 fn is_notice(file: &Path) -> bool {
