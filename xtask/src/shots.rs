@@ -44,7 +44,7 @@ struct Shot {
 const REPOSITORY: &str = "git init -q . && cp \"$SHOTS\"/project/* . && git add . && \
     git -c user.name=You -c user.email=you@localhost commit -qm first";
 
-const SHOTS: [Shot; 3] = [
+const SHOTS: [Shot; 4] = [
     Shot {
         name: "live",
         columns: 100,
@@ -62,6 +62,17 @@ const SHOTS: [Shot; 3] = [
         command: "adjutant delegate --write -t fix='Make the test pass' -t docs='Describe the parser'",
         until: Some("Start?"),
         keys: &[],
+    },
+    Shot {
+        name: "watch",
+        columns: 100,
+        rows: 26,
+        before: "git init -q . && cp \"$SHOTS\"/project/* . && git add . && git -c user.name=You -c \
+                 user.email=you@localhost commit -qm first && adjutant delegate --yes --write -t fix='Make it pass' \
+                 -t docs='Describe it' -t tests='Add one' >/dev/null 2>&1; true",
+        command: "adjutant watch latest",
+        until: Some("receipt"),
+        keys: &[("[fix]", "j")],
     },
     Shot {
         name: "status",
