@@ -3,6 +3,7 @@
 //! Start at [`run_program`]. The loop waits for a key, a signal or the next look at the files. What the files say is drawn at most
 //! four times per second, and only when it changed; keys are drawn at once.
 
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -18,7 +19,7 @@ use crate::child_process::{CommandStarter, PrintedText};
 use crate::opened_run::OpenedRun;
 use crate::run_reader::{FoldRun, RunReader};
 use crate::state::WatchState;
-use crate::terminal_screen::{TerminalScreen, TerminalSignals};
+use crate::terminal_screen::{TerminalInput, TerminalScreen, TerminalSignals, wait_for_input};
 use crate::update::{WatchAction, update};
 
 /// How often the files are looked at and drawn.
@@ -60,12 +61,14 @@ pub struct WatchEnd {
 /// Why the terminal cannot be used.
 pub fn run_program(setup: WatchSetup) -> io::Result<WatchEnd> {
     let signals = TerminalSignals::register()?;
+    let terminal = File::open("/dev/tty")?;
     let screen = TerminalScreen::open()?;
     let state = WatchState::new(setup.palette, setup.is_utf8, size().unwrap_or((80, 24)));
     let reader = RunReader::new(setup.archive, setup.fold, setup.is_here);
     let (sender, printed) = channel();
     let commands = setup.commands;
-    let mut program = WatchProgram { state, reader, commands, screen, signals, sender, printed };
+    let mut program =
+        WatchProgram { state, reader, commands, screen, terminal, signals, sender, printed };
     if let Some((run, session)) = setup.opened {
         program.open(run, session);
     }
@@ -86,6 +89,8 @@ struct WatchProgram {
     reader: RunReader,
     commands: CommandStarter,
     screen: TerminalScreen,
+    /// The terminal again, to see whether it is gone.
+    terminal: File,
     signals: TerminalSignals,
     sender: Sender<PrintedText>,
     printed: Receiver<PrintedText>,
@@ -112,7 +117,10 @@ impl WatchProgram {
                 is_changed = true;
             }
             let wait = if self.reader.has_unread() { Duration::ZERO } else { LOOK };
-            let mut has_input = event::poll(wait)?;
+            if wait_for_input(&self.terminal, wait)? == TerminalInput::HungUp {
+                return Ok(true);
+            }
+            let mut has_input = event::poll(Duration::ZERO)?;
             while has_input && event::poll(Duration::ZERO)? {
                 if self.handle(event::read()?)? {
                     return Ok(false);

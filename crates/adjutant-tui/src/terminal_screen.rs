@@ -2,9 +2,11 @@
 //!
 //! [`TerminalScreen`] is the screen; [`TerminalSignals`] remembers signals until the program's loop looks at them.
 
+use std::fs::File;
 use std::io::{self, BufWriter, Stdout, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use ratatui_core::backend::Backend;
 use ratatui_core::buffer::Buffer;
@@ -15,6 +17,8 @@ use ratatui_crossterm::crossterm::terminal::{
     disable_raw_mode, enable_raw_mode,
 };
 use ratatui_crossterm::crossterm::{cursor, execute, queue};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::process::{Signal, getpid, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP};
 use signal_hook::{SigId, flag, low_level};
@@ -95,6 +99,30 @@ fn restore() {
     let _ = disable_raw_mode();
     let _ = execute!(io::stdout(), EndSynchronizedUpdate, cursor::Show, LeaveAlternateScreen);
     let _ = io::stdout().flush();
+}
+
+/// What waiting for the terminal brought.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TerminalInput {
+    /// A key, a resize, a signal, or nothing within the time.
+    Open,
+    /// The terminal is gone.
+    HungUp,
+}
+
+/// Waits until a key is pressed, a signal arrives or the time is over.
+///
+/// Crossterm reads a terminal that is gone over and over again without an end, so it must not be asked then.
+pub(crate) fn wait_for_input(terminal: &File, time: Duration) -> io::Result<TerminalInput> {
+    let mut asked = [PollFd::new(terminal, PollFlags::IN)];
+    let time = Timespec { tv_sec: 0, tv_nsec: time.subsec_nanos().into() };
+    match poll(&mut asked, Some(&time)) {
+        Ok(_) | Err(Errno::INTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+    let is_gone = asked.iter().any(|it| it.revents().intersects(gone));
+    Ok(if is_gone { TerminalInput::HungUp } else { TerminalInput::Open })
 }
 
 /// Remembers signals until the loop looks at them.

@@ -110,12 +110,8 @@ const ABSENT: &[i64] = &[
 ///
 /// Setting the set-user-id bit is refused: such a program would be owned by this account and could be run by others
 /// after the sandbox has ended.
-const MODES: &[(i64, u8)] = &[
-    (libc::SYS_fchmod, 1),
-    (libc::SYS_fchmodat, 2),
-    (FCHMODAT2, 2),
-    (libc::SYS_mknodat, 2),
-];
+const MODES: &[(i64, u8)] =
+    &[(libc::SYS_fchmod, 1), (libc::SYS_fchmodat, 2), (FCHMODAT2, 2), (libc::SYS_mknodat, 2)];
 
 #[cfg(target_arch = "x86_64")]
 const MODES_HERE: &[(i64, u8)] =

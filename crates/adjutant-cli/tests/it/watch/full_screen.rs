@@ -1,12 +1,17 @@
 //! `watch` on a terminal: the full-screen program.
 
+use std::io::Read;
+use std::sync::mpsc::channel;
+
+use portable_pty::{CommandBuilder, PtySize, native_pty_system};
 use rustix::process::Signal;
 use serde_json::json;
 
 use crate::approvals::inbox;
 use crate::delegate::signals::{hanging, rig};
 use crate::support::mcp_client::task;
-use crate::support::rig::Rig;
+use crate::support::rig::{BINARY, Rig};
+use crate::support::running::GUARD;
 use crate::support::terminal::Terminal;
 
 const DOWN: &str = "\x1b[B";
@@ -170,4 +175,30 @@ fn a_list_without_runs_says_how_to_make_one() {
     let mut terminal = watch(&rig, &[]);
     terminal.wait_for("`adjutant demo`").types("q");
     assert_eq!(terminal.finish(), 0);
+}
+
+#[test]
+fn a_terminal_that_goes_away_ends_the_program() {
+    let rig = rig();
+    let size = PtySize { rows: 20, cols: 80, pixel_width: 0, pixel_height: 0 };
+    let pair = native_pty_system().openpty(size).unwrap();
+    // Without SIGHUP, as for a program whose parent ignores it, only the input tells.
+    let mut command = CommandBuilder::new("/bin/sh");
+    command.args(["-c", &format!("trap '' HUP; {BINARY} watch")]);
+    command.env_clear();
+    rig.environment().iter().for_each(|(name, value)| command.env(name, value));
+    command.cwd(rig.work());
+    let mut child = pair.slave.spawn_command(command).unwrap();
+    drop(pair.slave);
+    let mut reader = pair.master.try_clone_reader().unwrap();
+    let mut screen = String::new();
+    while !screen.contains("No runs") {
+        let mut bytes = [0; 4096];
+        let count = reader.read(&mut bytes).unwrap();
+        screen += &String::from_utf8_lossy(&bytes[..count]);
+    }
+    drop((reader, pair.master));
+    let (sender, ended) = channel();
+    std::thread::spawn(move || sender.send(child.wait().unwrap()));
+    ended.recv_timeout(GUARD).expect("it goes on without a terminal");
 }
