@@ -91,8 +91,9 @@ const ARROWS: [(&str, &[&str]); 16] = [
 ];
 
 /// The external crates that the pure crates may use: data, text and checksums, nothing that does IO.
-const PURE: [&str; 8] = [
+const PURE: [&str; 9] = [
     "jsonc-parser",
+    "pulldown-cmark",
     "serde",
     "serde_json",
     "sha2",
