@@ -1,8 +1,10 @@
 //! What opening the registry costs after ten thousand runs, each begun by a call, on a story and merged.
 
 use adjutant_core::budget::{BudgetAmount, BudgetCap};
-use adjutant_core::registry::{CallKey, HolderId, StoryEnd, StoryKey, TreeKey};
-use adjutant_core::{Registry, RegistryCommand, RegistryEvent, RunId, Usd};
+use adjutant_core::registry::{
+    CallKey, DelegationSample, HolderId, SampleGroup, SampleKey, StoryEnd, StoryKey, TreeKey,
+};
+use adjutant_core::{Preset, Registry, RegistryCommand, RegistryEvent, RunId, Usd};
 use adjutant_engine::{RegistryError, RegistryHandle, wall_now};
 use adjutant_store::SharedLog;
 use tempfile::TempDir;
@@ -54,6 +56,15 @@ fn admit(holder: HolderId, run: RunId, call: Option<CallKey>) -> RegistryCommand
     RegistryCommand::AdmitRun { holder, run, tree, max_runs: 4, call }
 }
 
+/// One sample per run, of twenty models: as many samples as are kept.
+fn samples(number: usize) -> SampleGroup {
+    let model = format!("acme/model-{}", number % 20);
+    let sample =
+        DelegationSample::new(31_000 + number as u64, Some(Usd::from_pico(1_234_567)), 95_000);
+    let key = SampleKey { preset: Preset::Scout, model, worker: None };
+    SampleGroup { key, samples: vec![sample] }
+}
+
 fn long_history() -> Result<Registry, Failure> {
     let mut registry = Registry::default();
     let wall_ms = wall_now();
@@ -79,6 +90,7 @@ fn long_history() -> Result<Registry, Failure> {
             RegistryCommand::BeginStory { holder: by(), story, run, asked, budget },
             RegistryCommand::EndStory { run, end, spent, commit: kept, last_child: 3 },
             RegistryCommand::RecordMerge { tree, run, commit },
+            RegistryCommand::RecordSamples { groups: vec![samples(number)] },
             RegistryCommand::EndRun { run },
             RegistryCommand::SettleAllowance { run, spent: Usd::ZERO },
             RegistryCommand::HolderGone { holder: by() },

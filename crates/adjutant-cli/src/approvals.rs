@@ -6,7 +6,9 @@ use std::path::Path;
 use adjutant_core::Event;
 use adjutant_core::registry::QuestionPointer;
 use adjutant_core::tree::WHOLE_RUN;
-use adjutant_engine::{Archive, ControlError, MergeQuestion, RunFiles, RunLiveness, wall_now};
+use adjutant_engine::{
+    Archive, ControlError, MergeQuestion, RunFiles, RunLiveness, question_id, wall_now,
+};
 use adjutant_view::approval::{ApprovalQuestion, is_asked_about};
 use adjutant_view::{RunView, TimedEvent, sanitize};
 use serde_json::json;
@@ -42,14 +44,16 @@ pub(crate) fn run_approvals(archive: &Archive, as_json: bool) -> Result<Exit, Fa
         Ok(known) => known,
         Err(failure) => {
             // Journals still show what runs ask on terminals.
-            let mut prompts = prompt_questions(&runs, &[]);
+            let mut prompts = prompt_questions(archive, &runs, &[]);
             prompts.retain(|it| it.terminal.is_some() && !as_json);
-            let texts: Vec<String> = prompts.iter().map(PromptQuestion::text).collect();
+            let texts: Vec<String> = prompts.iter().map(|it| it.text(false)).collect();
             print(&texts.join("\n"))?;
             return Err(failure.hint(UNREADABLE_REGISTRY));
         }
     };
-    let prompts = prompt_questions(&runs, &all);
+    let prompts = prompt_questions(archive, &runs, &all);
+    // What a prompt shows is listed with its terminal, whether or not it could be registered.
+    let all: Vec<InboxQuestion> = all.into_iter().filter(|it| !it.waiting.at_prompt).collect();
     if as_json {
         let all: Vec<_> = all.iter().map(InboxQuestion::json).collect();
         let prompts: Vec<_> = prompts.iter().map(PromptQuestion::json).collect();
@@ -66,13 +70,15 @@ pub(crate) fn run_approvals(archive: &Archive, as_json: bool) -> Result<Exit, Fa
     let shows_codes = io::stdout().is_terminal() && Terminal::open().is_some();
     let inbox = all.iter().map(|it| it.text(shows_codes));
     let inbox = inbox.chain(merges.iter().map(|it| it.text(archive, shows_codes)));
-    let texts: Vec<String> = inbox.chain(prompts.iter().map(PromptQuestion::text)).collect();
+    let texts: Vec<String> = inbox.chain(prompts.iter().map(|it| it.text(shows_codes))).collect();
     print(&texts.join("\n"))?;
     Ok(Exit::Completed)
 }
 
-/// A question that a run asks on its own terminal; it must be answered there.
+/// A question that a run asks on its own terminal.
 struct PromptQuestion {
+    /// The id and the code with which another terminal can answer it; `None` if it could not be registered.
+    answered_with: Option<(String, String)>,
     files: RunFiles,
     pid: Option<u32>,
     terminal: Option<String>,
@@ -81,19 +87,30 @@ struct PromptQuestion {
 
 impl PromptQuestion {
     fn json(&self) -> serde_json::Value {
-        json!({
+        let mut json = json!({
             "run": self.files.id(), "root": self.files.workdir(), "pid": self.pid,
             "terminal": self.terminal, "question": self.question.json(),
-        })
+        });
+        if let Some((id, _)) = &self.answered_with {
+            json["id"] = json!(id);
+        }
+        json
     }
 
-    fn text(&self) -> String {
+    fn text(&self, shows_code: bool) -> String {
         let run = self.files.id();
+        let here = match &self.answered_with {
+            Some((id, code)) => {
+                let code = if shows_code { code } else { "CODE" };
+                format!(", or here with {} approve {id} {code}", program())
+            }
+            None => String::new(),
+        };
         let root = self.files.workdir().unwrap_or_default().display().to_string();
         let terminal = self.terminal.as_deref().unwrap_or("its own terminal");
         let process = self.pid.map(|pid| format!(", process {pid}")).unwrap_or_default();
         format!(
-            "{run}  asks in {} at the prompt on {}{process}\n\n{}\nAnswer it there, or end the run with {} cancel {run}\n",
+            "{run}  asks in {} at the prompt on {}{process}\n\n{}\nAnswer it there{here}.\nEnd the run  {} cancel {run}\n",
             sanitize::line(&root),
             sanitize::line(terminal),
             self.question.text(columns(io::stdout())),
@@ -102,23 +119,30 @@ impl PromptQuestion {
     }
 }
 
-/// Finds the open questions of live runs that are not in the inbox: their processes ask on a terminal.
-fn prompt_questions(runs: &[RunFiles], inbox: &[InboxQuestion]) -> Vec<PromptQuestion> {
+/// Finds the open questions of live runs that only their own terminals show. `inbox` has every registered question.
+fn prompt_questions(
+    archive: &Archive,
+    runs: &[RunFiles],
+    inbox: &[InboxQuestion],
+) -> Vec<PromptQuestion> {
     let mut all = Vec::new();
     for files in runs {
         // An unreadable run must not hide the others.
         let Ok(RunLiveness::Live { pid }) = files.liveness() else { continue };
         let Some(asked) = read_questions(files) else { continue };
         for open in asked.view.approvals() {
-            if inbox.iter().any(|it| it.waiting.hash == open.hash) {
+            let known = inbox.iter().find(|it| it.waiting.hash == open.hash);
+            if known.is_some_and(|it| !it.waiting.at_prompt) {
                 continue;
             }
+            let answered_with = known.map(|it| (it.id.clone(), it.waiting.code.clone()));
             let Some(policy) = asked.view.policy() else { continue };
             let question =
                 ApprovalQuestion::of_call(policy, &asked.admitted, open.parent, open.call);
             let question = question.with_commands_see(asked.view.commands_see());
-            let terminal = pid.and_then(terminal_of);
-            all.push(PromptQuestion { files: files.clone(), pid, terminal, question });
+            let question = with_history(question, archive, &asked.view);
+            let (files, terminal) = (files.clone(), pid.and_then(terminal_of));
+            all.push(PromptQuestion { answered_with, files, pid, terminal, question });
         }
     }
     all
@@ -128,7 +152,17 @@ fn prompt_questions(runs: &[RunFiles], inbox: &[InboxQuestion]) -> Vec<PromptQue
 pub(crate) fn count_waiting(archive: &Archive, runs: &[RunFiles]) -> Result<usize, Failure> {
     let inbox = open_inbox(archive)?;
     let merges = PendingMerge::all(archive)?.len();
-    Ok(inbox.len() + merges + prompt_questions(runs, &inbox).len())
+    let prompts = prompt_questions(archive, runs, &inbox).len();
+    Ok(inbox.iter().filter(|it| !it.waiting.at_prompt).count() + merges + prompts)
+}
+
+/// Tells a question what ended delegations consumed, if the registry can be read.
+fn with_history(question: ApprovalQuestion, archive: &Archive, view: &RunView) -> ApprovalQuestion {
+    match archive.registry().read_unlocked() {
+        Ok(known) => question
+            .with_history(&known, |agent| view.worker_terms(agent).map(|terms| terms.name.clone())),
+        Err(_) => question,
+    }
 }
 
 /// Returns the terminal of a process, such as /dev/pts/3.
@@ -227,7 +261,11 @@ pub(crate) fn run_approve(
     }
     let &[open] = found.as_slice() else {
         let what = match found.len() + merges.len() {
-            0 => format!("no question `{}` is open", sanitize::line(&args.id)),
+            0 => {
+                let end = question_end(archive, is_meant).map(|end| format!(": {end}"));
+                let id = sanitize::line(&args.id);
+                format!("no question `{id}` is open{}", end.unwrap_or_default())
+            }
             several => format!("`{}` matches {several} questions", sanitize::line(&args.id)),
         };
         return Err(Failure::new(Exit::Refused, what).hint(
@@ -237,7 +275,13 @@ pub(crate) fn run_approve(
     refuse_wrong_code(args, &open.waiting)?;
     let verdict = if args.deny { Err("a person said no".to_owned()) } else { Ok(()) };
     let decided = open.files.decide(&open.waiting.hash, verdict, None);
-    decided.map_err(|error| control_failure(&error))?;
+    decided.map_err(|error| match question_end(archive, |id| id == open.id) {
+        // It was open a moment ago, and another answer came first.
+        Some(end) => {
+            Failure::new(Exit::Refused, format!("no question `{}` is open: {end}", open.id))
+        }
+        None => control_failure(&error),
+    })?;
     archive.registry().close_question(&open.id);
     let (id, run) = (&open.id, open.waiting.run);
     if as_json {
@@ -248,6 +292,42 @@ pub(crate) fn run_approve(
         print(&format!("{id} approved: {run} goes on; `{} watch {run}` follows it\n", program()))?;
     }
     Ok(Exit::Completed)
+}
+
+/// How many of the latest runs are searched for a question that is no longer open.
+const SEARCHED_RUNS: usize = 50;
+
+/// Says how a question ended whose id is meant: who answered it, or that its process is gone.
+fn question_end(archive: &Archive, is_meant: impl Fn(&str) -> bool) -> Option<String> {
+    let runs = archive.runs().ok()?;
+    runs.iter().take(SEARCHED_RUNS).find_map(|files| {
+        let mut asked = None;
+        for record in files.records().ok()?.map_while(Result::ok) {
+            if let Event::ApprovalAsked { hash, .. } = &record.event {
+                let is_it = is_meant(&question_id(hash));
+                asked = is_it.then(|| (hash.clone(), None)).or(asked);
+            } else if let Event::Approved { hash, .. } = &record.event {
+                set_answer(&mut asked, hash, "it was approved".to_owned());
+            } else if let Event::Denied { hash, reason } = &record.event {
+                set_answer(&mut asked, hash, format!("it was refused: {reason}"));
+            }
+        }
+        let run = files.id();
+        match asked? {
+            (_, Some(answer)) => Some(format!("{} ({run})", sanitize::line(&answer))),
+            (_, None) if matches!(files.liveness(), Ok(RunLiveness::Dead)) => Some(format!(
+                "the process of {run} is gone; `{} resume {run}` asks again",
+                program()
+            )),
+            (_, None) => None,
+        }
+    })
+}
+
+fn set_answer(asked: &mut Option<(String, Option<String>)>, hash: &str, words: String) {
+    if let Some((_, answer)) = asked.as_mut().filter(|(of, _)| of == hash) {
+        *answer = Some(words);
+    }
 }
 
 /// Refuses an approval without the code of the question.
@@ -351,6 +431,7 @@ fn read_question(
     let policy = view.policy().ok_or(UnreadableRun)?;
     let question = ApprovalQuestion::of_call(policy, &admitted, open.parent, open.call);
     let question = question.with_unallowed(lacking).with_commands_see(view.commands_see());
+    let question = with_history(question, archive, &view);
     let latest = view.latest();
     let now = latest.at.plus_millis(files.since(latest.wall_ms));
     let left_ms = open.expires.as_millis().saturating_sub(now.as_millis());

@@ -5,19 +5,20 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use adjutant_core::policy::PolicyKey;
 use adjutant_core::schema::{CallLimits, DelegateCall, ReturnFormat, TASK};
 use adjutant_core::{LayeredPolicy, Policy, Preset, Refusal, TellProblem};
 use adjutant_engine::roster::AgentRoster;
-use adjutant_engine::{Approver, Engine, EngineError, EngineSetup, RunPreview};
+use adjutant_engine::{Approver, Engine, EngineError, EngineSetup, RegistryHandle, RunPreview};
 use adjutant_view::approval::ApprovalQuestion;
 use serde_json::{Map, Value, json};
 
 use crate::agent_consent::{ConsentMode, settle_verify_commands};
 use crate::agents;
 use crate::args::{DelegateTasksArgs, ResultFormat, WorkFlags};
-use crate::ask::{Terminal, approver, may_ask};
+use crate::ask::{TaskEditor, TaskObject, Terminal, approver, may_ask, task_object};
 use crate::checks::{read_capped, read_stdin};
 use crate::detached::{self, CallApproverDecision, DetachedTerms, cents};
 use crate::execute::{DisplayOptions, RunRequest, conclude, execute_run};
@@ -27,12 +28,35 @@ use crate::output::{print, print_json, say};
 use crate::settings::{Settings, base_depth, home, open_archive};
 use crate::wiring::ModelSetup;
 
-/// Runs `adjutant delegate`.
+/// Runs `adjutant delegate`: once, or again with the tasks that the person edited at the question.
 pub(crate) fn run_delegate(
     args: &DelegateTasksArgs,
     as_json: bool,
     given_home: Option<PathBuf>,
 ) -> Result<Exit, Failure> {
+    let mut edited = None;
+    loop {
+        match delegate_once(args, as_json, given_home.clone(), edited.take())? {
+            DelegateEnd::Exit(exit) => return Ok(exit),
+            DelegateEnd::Edited(call) => edited = Some(call),
+        }
+    }
+}
+
+/// How an attempt to run a call ended.
+enum DelegateEnd {
+    /// With this exit code.
+    Exit(Exit),
+    /// The person edited the tasks instead of approving them; this is the new call.
+    Edited(TaskObject),
+}
+
+fn delegate_once(
+    args: &DelegateTasksArgs,
+    as_json: bool,
+    given_home: Option<PathBuf>,
+    edited: Option<TaskObject>,
+) -> Result<DelegateEnd, Failure> {
     let root = absolute(&args.work.root)?;
     let base_depth = base_depth()?;
     let mut settings = Settings::load(&args.work.policy, &root)?;
@@ -54,7 +78,12 @@ pub(crate) fn run_delegate(
     if let Some(terms) = &terms {
         terms.bound_policy(&mut policy, true);
     }
-    let call = read_call(args, &settings.policy)?;
+    let is_edited = edited.is_some();
+    let typed = match edited {
+        Some(typed) => typed,
+        None => read_tasks(args)?,
+    };
+    let call = read_call(args, typed.clone(), &settings.policy)?;
     if terms.is_some() {
         detached::refuse_file_models(call.tasks.iter().filter_map(|task| task.model.as_deref()))?;
     }
@@ -124,7 +153,20 @@ pub(crate) fn run_delegate(
         engine.preview(briefs.clone(), call.concurrency).map_err(|error| engine_failure(&error))
     };
     if args.dry_run {
-        return dry_run(&policy, &preview(&engine)?, as_json);
+        let registry = RegistryHandle::at(&home(given_home)?);
+        let worker = args.work.spaces.worker.as_deref();
+        return dry_run(&policy, &preview(&engine)?, (&registry, worker), as_json)
+            .map(DelegateEnd::Exit);
+    }
+    // A recording would begin anew with the edited tasks.
+    let can_edit = args.work.record.is_none();
+    let editor = Arc::new(TaskEditor::new(typed, CallLimits::of(settings.policy.policy())));
+    if is_edited
+        && let Err(refused) = preview(&engine)
+        && let Some(terminal) = Terminal::open()
+    {
+        let again = editor.edit_refused(&terminal, &refused.to_string());
+        return again.map(DelegateEnd::Edited).ok_or(refused);
     }
     let approver = match &mut terms {
         Some(terms) => loop {
@@ -136,7 +178,11 @@ pub(crate) fn run_delegate(
                 }
             }
         },
-        None => approver_of(args, &policy, || preview(&engine))?,
+        None => {
+            let registry = RegistryHandle::at(&home(given_home.clone())?);
+            let editor = can_edit.then(|| Arc::clone(&editor));
+            approver_of(args, &policy, (&registry, editor), || preview(&engine))?
+        }
     };
     let archive = open_archive(given_home)?;
     let showing = DisplayOptions {
@@ -153,7 +199,15 @@ pub(crate) fn run_delegate(
     if let Some(terms) = terms {
         terms.settle(&conducted.view, conducted.finished.is_ok());
     }
-    conclude(conducted, &archive, false, &showing)
+    if let Some(call) = editor.take_edited() {
+        if conducted.view.delegations().all(|it| it.started.is_none()) {
+            return Ok(DelegateEnd::Edited(call));
+        }
+        say(
+            "adjutant: the tasks were approved in another terminal; your edited tasks are not used",
+        );
+    }
+    conclude(conducted, &archive, false, &showing).map(DelegateEnd::Exit)
 }
 
 /// Applies the typed flags. `in_place` says whether `--in-place` was typed, as a flag or in a slash command.
@@ -206,8 +260,8 @@ pub(crate) fn write_in_place(settings: &mut Settings) -> Result<(), Failure> {
     settings.set(PolicyKey::InPlace, true, "--in-place")
 }
 
-/// Combines the tasks from a file or standard input and from `-t` into one call.
-fn read_call(args: &DelegateTasksArgs, policy: &LayeredPolicy) -> Result<DelegateCall, Failure> {
+/// Combines the tasks from a file or standard input and from `-t`.
+fn read_tasks(args: &DelegateTasksArgs) -> Result<TaskObject, Failure> {
     let mut call = match &args.tasks {
         None => Map::new(),
         Some(path) if path == Path::new("-") => object(&read_stdin()?, "standard input")?,
@@ -230,10 +284,18 @@ fn read_call(args: &DelegateTasksArgs, policy: &LayeredPolicy) -> Result<Delegat
         return Err(Failure::usage("no tasks given")
             .hint("Give a task file, - for standard input, or -t LABEL=PROMPT; see `adjutant delegate --help`."));
     }
-    let count = tasks.len();
     call.insert("tasks".into(), Value::Array(tasks));
+    Ok(call)
+}
+
+/// Reads the call, and sets how many of its tasks run at once.
+fn read_call(
+    args: &DelegateTasksArgs,
+    typed: TaskObject,
+    policy: &LayeredPolicy,
+) -> Result<DelegateCall, Failure> {
     let limits = CallLimits::of(policy.policy());
-    let mut call = DelegateCall::parse(&Value::Object(call), &limits).map_err(|error| {
+    let mut call = DelegateCall::parse(&Value::Object(typed), &limits).map_err(|error| {
         Failure::usage(error.to_string())
             .hint("`adjutant delegate --help` shows the expected format.")
     })?;
@@ -243,26 +305,26 @@ fn read_call(args: &DelegateTasksArgs, policy: &LayeredPolicy) -> Result<Delegat
     }
     // Only for a person: the call of an MCP client was written by a model.
     if call.concurrency.is_none() && !args.detached.detached {
-        call.concurrency = policy.typed_concurrency(count as u64);
+        call.concurrency = policy.typed_concurrency(call.tasks.len() as u64);
     }
     Ok(call)
 }
 
-fn object(text: &str, origin: &str) -> Result<Map<String, Value>, Failure> {
-    let value = adjutant_formats::json::from_str(text)
-        .map_err(|error| Failure::usage(format!("{origin}: {error}")))?;
-    match value {
-        Value::Object(map) => Ok(map),
-        Value::Array(tasks) => Ok(Map::from_iter([("tasks".to_owned(), Value::Array(tasks))])),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Err(Failure::usage(
-            format!("{origin}: must hold an object with `tasks`, or a list of tasks"),
-        )),
-    }
+fn object(text: &str, origin: &str) -> Result<TaskObject, Failure> {
+    task_object(text).map_err(|problem| Failure::usage(format!("{origin}: {problem}")))
 }
 
-fn dry_run(policy: &Policy, preview: &RunPreview, as_json: bool) -> Result<Exit, Failure> {
+fn dry_run(
+    policy: &Policy,
+    preview: &RunPreview,
+    (registry, worker): (&RegistryHandle, Option<&str>),
+    as_json: bool,
+) -> Result<Exit, Failure> {
     let question = ApprovalQuestion::of(policy, &preview.events);
-    let question = question.with_commands_see(preview.commands_see.as_deref());
+    let mut question = question.with_commands_see(preview.commands_see.as_deref());
+    if let Ok(known) = registry.read_unlocked() {
+        question = question.with_history(&known, |_| worker.map(str::to_owned));
+    }
     if as_json {
         print_json(&question.json())?;
     } else {
@@ -275,10 +337,11 @@ fn dry_run(policy: &Policy, preview: &RunPreview, as_json: bool) -> Result<Exit,
 fn approver_of(
     args: &DelegateTasksArgs,
     policy: &Policy,
+    (registry, editor): (&RegistryHandle, Option<Arc<TaskEditor>>),
     preview: impl FnOnce() -> Result<RunPreview, Failure>,
 ) -> Result<Approver, Failure> {
     if args.work.yes || !may_ask(policy) {
-        return Ok(approver(args.work.yes, None));
+        return Ok(approver(args.work.yes, None, registry, None));
     }
     let terminal = Terminal::open();
     let question = ApprovalQuestion::of(policy, &preview()?.events);
@@ -288,7 +351,7 @@ fn approver_of(
         let what = format!("{}\n  {}", refusal.message(), question.one_line());
         return Err(Failure::new(Exit::Refused, what).hint(how_to_start(policy, &question)));
     }
-    Ok(approver(false, terminal))
+    Ok(approver(false, terminal, registry, editor))
 }
 
 /// Names the flag that starts the call without asking.

@@ -3,6 +3,7 @@
 //! Start at [`execute_run`], then [`conclude`]. What the run may do was decided by the caller.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -18,6 +19,7 @@ use adjutant_view::progress::total;
 use adjutant_view::results::{
     CallResults, ResultOptions, command_end, command_head, root_end, root_reason, synthesis,
 };
+use adjutant_view::samples::sample_groups;
 use adjutant_view::{Delegation, ProcessLiveness, RunView, TimedEvent, cost, sanitize, tree};
 use rustix::process::Signal;
 use serde_json::json;
@@ -25,7 +27,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use crate::args::{MergeAfterRun, ResultFormat};
-use crate::ask::is_asking;
+use crate::ask::{has_terminal_program, is_asking, note_answer};
 use crate::delegate::engine_failure;
 use crate::exit::{Exit, Failure};
 use crate::hints::program;
@@ -136,10 +138,14 @@ pub(crate) fn execute_in_view(
     let live = Rc::new(RefCell::new(live));
     let (orders, control) = mpsc::channel(ORDERS);
     let telling = ResultNarrator { live: Rc::clone(&live), result_tokens: showing.result_tokens };
+    let ended = Rc::new(RefCell::new(BTreeSet::new()));
     let staff = |storage| RunHost {
         storage,
         approver,
-        reporters: vec![Box::new(LiveReporter(Rc::clone(&live)))],
+        reporters: vec![
+            Box::new(LiveReporter(Rc::clone(&live))),
+            Box::new(EndReporter(Rc::clone(&ended))),
+        ],
         narrator: Rc::new(telling),
         control,
     };
@@ -184,7 +190,19 @@ pub(crate) fn execute_in_view(
         return Err(engine_failure(error));
     }
     write_projections(archive, &view);
+    if finished.is_ok() {
+        record_samples(archive, &view, &ended.borrow());
+    }
     Ok(ExecutedRun { view, finished })
+}
+
+/// Records what the delegations that ended in this process consumed. A failure changes nothing about the run.
+fn record_samples(archive: &Archive, view: &RunView, ended: &BTreeSet<SessionId>) {
+    let groups = sample_groups(view, ended);
+    if let Err(error) = archive.registry().record_samples(groups) {
+        let failure = Failure::from_error(Exit::Failed, &error);
+        say(&format!("adjutant: later questions do not count what this run consumed: {failure}"));
+    }
 }
 
 /// Returns whether the root agent ended because its deadline passed.
@@ -252,7 +270,7 @@ async fn wait_for_run(
             biased;
             _ = continued.recv() => live.borrow_mut().continue_below(),
             finished = &mut run => return finished,
-            _ = interrupt.recv() => if !live.borrow().is_silent() { cancel(&mut asked, orders, live) },
+            _ = interrupt.recv() => if !live.borrow().is_silent() && !has_terminal_program() { cancel(&mut asked, orders, live) },
             // A repeated SIGTERM is ignored: the kernel sends one for each thread of an MCP server that exits.
             _ = terminate.recv() => if !asked { cancel(&mut asked, orders, live) },
             // The terminal is gone. An open question stays open, and `resume` asks it again.
@@ -408,6 +426,18 @@ impl Narrator for ResultNarrator {
         match form {
             ReturnFormat::Markdown => results.markdown(&options),
             ReturnFormat::Json => adjutant_view::wire::pretty(&results.json(&options)),
+        }
+    }
+}
+
+/// Collects the delegations that ended, and tells an open prompt that its question was answered.
+struct EndReporter(Rc<RefCell<BTreeSet<SessionId>>>);
+
+impl Reporter for EndReporter {
+    fn report(&mut self, _at: Timestamp, _wall_ms: u64, event: &Event) {
+        note_answer(event);
+        if let Event::Ended { session, .. } = event {
+            self.0.borrow_mut().insert(*session);
         }
     }
 }

@@ -77,7 +77,7 @@ pub(crate) fn run_gateway(args: GatewayArgs, home: Option<PathBuf>) -> Result<Ex
         engine,
         &archive,
         work,
-        approver(true, None),
+        approver(true, None, archive.registry(), None),
         (LiveView::silent(), &showing),
     )?;
     // A run that was cancelled or has used up its budget leaves the program running.

@@ -7,7 +7,8 @@ use adjutant_core::policy::ApprovalRule;
 use adjutant_core::schema::ReturnFormat;
 use adjutant_core::{AgentName, Policy};
 use adjutant_engine::{
-    Approver, Engine, EngineSetup, Goal, ResumeRequest, guided_lead_prompt, lead_prompt,
+    Approver, Engine, EngineSetup, Goal, RegistryHandle, ResumeRequest, guided_lead_prompt,
+    lead_prompt,
 };
 use adjutant_mcp::LaunchHandover;
 
@@ -143,7 +144,7 @@ pub(crate) fn run_goal(
                 engine.preview_run(goal.clone()).map_err(|error| engine_failure(&error))?;
             terms.approver_of_run(&preview.events)
         }
-        None => approver_of(flags, &policy),
+        None => approver_of(flags, &policy, archive.registry()),
     };
     let engine = detached::hand_to_engine(engine, terms.as_mut());
     let conducted = execute_run(engine, &archive, RunRequest::Goal(goal), approver, &showing);
@@ -206,7 +207,7 @@ fn goal_text(typed: Option<&str>, may_be_empty: bool) -> Result<String, Failure>
 }
 
 /// Returns the approver. Warns if approval is needed and there is no terminal: then every delegation is refused.
-fn approver_of(flags: &WorkFlags, policy: &Policy) -> Approver {
+fn approver_of(flags: &WorkFlags, policy: &Policy, registry: &RegistryHandle) -> Approver {
     let terminal = if flags.yes || !may_ask(policy) { None } else { Terminal::open() };
     if terminal.is_none() && !flags.yes && policy.approval == ApprovalRule::Batch {
         let refused = match policy.approve_below_usd {
@@ -215,5 +216,5 @@ fn approver_of(flags: &WorkFlags, policy: &Policy) -> Approver {
         };
         say(&format!("adjutant: there is no terminal to ask on, so {refused}; add --yes"));
     }
-    approver(flags.yes, terminal)
+    approver(flags.yes, terminal, registry, None)
 }

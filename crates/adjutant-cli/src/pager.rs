@@ -45,20 +45,11 @@ pub(crate) fn is_dumb() -> bool {
 /// Starts the pager, if standard output is a terminal and there is a pager. If it cannot be started, output goes to the
 /// terminal as before.
 pub(crate) fn start() {
-    if is_dumb() || !io::stdout().is_terminal() || PAGED.get().is_some() {
+    if !io::stdout().is_terminal() || PAGED.get().is_some() {
         return;
     }
-    let Some(pager) = chosen_pager(|name| env::var(name).ok()) else { return };
-    if !is_found(&pager) {
-        return;
-    }
+    let Some(mut command) = command() else { return };
     let columns = live::columns(io::stdout());
-    let mut command = Command::new("sh");
-    command.args(["-c", &pager]).stdin(Stdio::piped());
-    if env::var_os("LESS").is_none() {
-        // Leave if everything fits the screen, show colours, keep the text on the screen.
-        command.env("LESS", "FRX");
-    }
     let Ok(mut child) = command.spawn() else { return };
     let Some(pipe) = child.stdin.take() else { return };
     ignore_interrupts();
@@ -80,6 +71,21 @@ pub(crate) fn finish() {
     // The pager sees the end of its input when the last descriptor of the pipe is closed.
     let _ = (dup2_stdout(&nowhere), dup2_stderr(&nowhere));
     let _ = child.wait();
+}
+
+/// Returns the pager with a pipe as its input; `None` if the person wants none, or it cannot work here.
+pub(crate) fn command() -> Option<Command> {
+    let pager = chosen_pager(|name| env::var(name).ok()).filter(|_| !is_dumb())?;
+    if !is_found(&pager) {
+        return None;
+    }
+    let mut command = Command::new("sh");
+    command.args(["-c", &pager]).stdin(Stdio::piped());
+    if env::var_os("LESS").is_none() {
+        // Leave if everything fits the screen, show colours, keep the text on the screen.
+        command.env("LESS", "FRX");
+    }
+    Some(command)
 }
 
 /// Returns the pager that the environment names; `None` if the person wants none.

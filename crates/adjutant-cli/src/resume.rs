@@ -332,7 +332,7 @@ pub(crate) fn resume_run(
         (chosen.model, Some(opener))
     };
     let (form, result_tokens) = (flags.form, past.policy.result_tokens);
-    let approver = approver(flags.yes, terminal);
+    let approver = approver(flags.yes, terminal, archive.registry(), None);
     let setup = EngineSetup {
         policy: settings.policy.policy().clone(),
         model,

@@ -16,6 +16,7 @@ use crate::event::{DelegationOrigin, ToolOutput};
 use crate::handover::CollectedHandover;
 use crate::ids::{AgentName, RunId, SessionId};
 use crate::message::{AttemptError, ModelReply, ModelSpec, ToolCall, ToolSpec};
+use crate::money::Usd;
 use crate::policy::Policy;
 use crate::rights::Rights;
 use crate::story::{AnswerMarkers, RejectedMarker, StoryAssignment, VerifyResult};
@@ -94,6 +95,9 @@ pub enum Command {
     },
     /// Approves the call with this hash.
     Approve { hash: String },
+    /// Approves the call with this hash, and further calls of this run as long as their worst cases add up to at
+    /// most `amount`. Only a person at a terminal can say this.
+    ApproveUpTo { hash: String, amount: Usd },
     /// Denies the call with this hash.
     Deny { hash: String, reason: String },
     /// Takes a person's answer that a client relays: approval, or denial with a reason.

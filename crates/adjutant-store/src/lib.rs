@@ -40,7 +40,7 @@ pub use prune::{PruneVerdict, Retention, prune_run};
 pub use reader::{JournalReader, JournalTail, ReadError, RecordDamage, read_from, read_journal};
 pub use record::{FORMAT, JournalPosition, JournalRecord, MAX_RECORD_BYTES, RecordNumber};
 pub use run_dir::{JournalStamp, RunDir};
-pub use shared_log::{LockedLog, SharedLog, SharedLogError};
+pub use shared_log::{LOCK_TIMEOUT, LockedLog, SharedLog, SharedLogError};
 pub use space_reserve::SpaceAllocator;
 pub use state_dir::{FindRunError, StateDir, StateDirError};
 pub use writer_process::{KillError, WriterProcess};

@@ -28,7 +28,7 @@ use crate::reader::{self, JournalTail, ReadError, RecordDamage};
 use crate::record::{self, GroupMark, JournalPosition, JournalRecord, RecordNumber};
 
 /// How long to wait for the lock. Other processes hold it only while they read and append.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
+pub const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The pause between two attempts to lock.
 const LOCK_RETRY_PAUSE: Duration = Duration::from_millis(2);
@@ -92,12 +92,21 @@ impl SharedLog {
         &self,
         visit: impl FnMut(JournalRecord<E>),
     ) -> Result<LockedLog, SharedLogError> {
+        self.lock_within(LOCK_TIMEOUT, visit)
+    }
+
+    /// Like [`SharedLog::lock`], but waits at most `patience` for the lock.
+    pub fn lock_within<E: DeserializeOwned>(
+        &self,
+        patience: Duration,
+        visit: impl FnMut(JournalRecord<E>),
+    ) -> Result<LockedLog, SharedLogError> {
         let path = self.path.with_extension("lock");
         let lock = files::open_private(&path).during("open", &path)?;
         let begun = Instant::now();
         while !try_flock(&lock, FlockOperation::NonBlockingLockExclusive).during("lock", &path)? {
-            if begun.elapsed() >= LOCK_TIMEOUT {
-                return Err(SharedLogError::Busy { path, seconds: LOCK_TIMEOUT.as_secs() });
+            if begun.elapsed() >= patience {
+                return Err(SharedLogError::Busy { path, seconds: patience.as_secs() });
             }
             thread::sleep(LOCK_RETRY_PAUSE);
         }

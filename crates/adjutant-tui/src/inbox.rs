@@ -55,7 +55,8 @@ impl WatchState {
             } else {
                 format!("call {}", open.call)
             };
-            let who = known.map_or_else(
+            let of_client = known.filter(|(_, asked)| !asked.at_prompt);
+            let who = of_client.map_or_else(
                 || "asks at its own prompt".to_owned(),
                 |(_, asked)| format!("{} asks", client_name(asked)),
             );

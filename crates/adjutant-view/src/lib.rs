@@ -22,6 +22,7 @@ pub mod progress;
 pub mod receipt;
 pub mod results;
 pub mod run;
+pub mod samples;
 pub mod sanitize;
 pub mod stages;
 mod state_words;

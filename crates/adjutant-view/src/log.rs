@@ -124,7 +124,10 @@ fn describe_event(view: &RunView, entry: &TimedEvent<'_>) -> String {
         Event::DomainDenied { host, reason } => {
             format!("not allowed {}: {}", safe(host), safe(reason))
         }
-        Event::Approved { hash, .. } => format!("approved ({})", fit(hash, 12)),
+        Event::Approved { hash, up_to: None, .. } => format!("approved ({})", fit(hash, 12)),
+        Event::Approved { hash, up_to: Some(amount), .. } => {
+            format!("approved, and further calls up to {amount} ({})", fit(hash, 12))
+        }
         Event::Denied { hash, reason } => format!("denied ({}): {}", fit(hash, 12), safe(reason)),
         Event::Resumed { version, limits, .. } => {
             format!("run resumed by {}{}", safe(version), set_limits(limits))

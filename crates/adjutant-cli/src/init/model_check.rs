@@ -84,8 +84,9 @@ pub(super) fn check(
         merge: MergeAfterRun::Report,
     };
     let work = RunRequest::Tasks { briefs, concurrency: None };
-    let conducted =
-        execute_run(engine, &open_archive(home)?, work, approver(true, None), &showing)?;
+    let archive = open_archive(home)?;
+    let approver = approver(true, None, archive.registry(), None);
+    let conducted = execute_run(engine, &archive, work, approver, &showing)?;
     tell_end(questions, &choice.model, &conducted)
 }
 

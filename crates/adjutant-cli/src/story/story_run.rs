@@ -88,7 +88,7 @@ impl PrdSession<'_> {
                     engine.preview_run(goal.clone()).map_err(|error| engine_failure(&error))?;
                 terms.approver_of_run(&preview.events)
             }
-            None => approver(self.args.work.yes, terminal),
+            None => approver(self.args.work.yes, terminal, self.archive.registry(), None),
         };
         self.has_begun = true;
         let showing = DisplayOptions {

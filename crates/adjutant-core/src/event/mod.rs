@@ -122,7 +122,13 @@ pub enum Event {
     /// beforehand.
     AutoApproved { parent: SessionId, call: u32, hash: String, amount: Usd },
     /// A person approved exactly this call.
-    Approved { hash: String, parent: SessionId },
+    Approved {
+        hash: String,
+        parent: SessionId,
+        /// The sum of the worst cases up to which further calls of this run start without asking.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        up_to: Option<Usd>,
+    },
     /// A person denied this call, the policy did, or the question expired.
     Denied { hash: String, reason: String },
     /// A delegation got a concurrency slot and began.

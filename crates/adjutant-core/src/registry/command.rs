@@ -5,6 +5,7 @@ use crate::ids::RunId;
 use crate::money::Usd;
 
 use super::event::{ImportedCall, ImportedDay};
+use super::samples::SampleGroup;
 use super::state::{CallKey, HolderId, StoryEnd, StoryKey, StoryRun, TreeKey};
 
 /// A request of a process, judged by [`super::Registry::decide`].
@@ -179,8 +180,10 @@ pub enum RegistryCommand {
         hash: String,
         /// The code that a person must repeat to approve.
         code: String,
-        /// The client on whose behalf it is asked.
+        /// The client on whose behalf it is asked; empty for a question at a prompt.
         client: String,
+        /// Whether it is shown at the prompt of a terminal, where it can be answered too.
+        at_prompt: bool,
     },
     /// Removes a question that was answered or that no run waits for.
     CloseQuestion {
@@ -195,6 +198,11 @@ pub enum RegistryCommand {
         run: RunId,
         /// The commit of the work.
         commit: String,
+    },
+    /// Records what the delegations of an ended run consumed.
+    RecordSamples {
+        /// The samples, by what makes them comparable.
+        groups: Vec<SampleGroup>,
     },
     /// Records that a merge was undone.
     UndoMerge {

@@ -69,8 +69,8 @@ impl Registry {
                 Ok(vec![Event::StoryRunsImported { prd, runs }])
             }
             Command::GiveConsent { digest } => self.give_consent(digest),
-            Command::OpenQuestion { id, run, hash, code, client } => {
-                Ok(vec![Event::QuestionOpened { id, run, hash, code, client }])
+            Command::OpenQuestion { id, run, hash, code, client, at_prompt } => {
+                Ok(vec![Event::QuestionOpened { id, run, hash, code, client, at_prompt }])
             }
             Command::CloseQuestion { id } => {
                 if !self.questions.contains_key(&id) {
@@ -84,6 +84,7 @@ impl Registry {
                 }
                 Ok(vec![Event::WorkMerged { tree, run, commit }])
             }
+            Command::RecordSamples { groups } => Self::record_samples(groups),
             Command::UndoMerge { tree, commit } => {
                 if !self.has_merged(&tree, &commit) {
                     return Err(RegistryRefusal::NotMerged { commit });

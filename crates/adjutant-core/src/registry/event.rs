@@ -10,6 +10,7 @@ use crate::budget::BudgetAmount;
 use crate::ids::RunId;
 use crate::money::Usd;
 
+use super::samples::SampleGroup;
 use super::state::{CallKey, HolderId, Registry, StoryEnd, StoryKey, StoryRun, TreeKey};
 
 /// The auto-approved amount of one day, from an earlier version's file.
@@ -212,6 +213,9 @@ pub enum RegistryEvent {
         code: String,
         /// The client on whose behalf it is asked.
         client: String,
+        /// Whether it is shown at the prompt of a terminal.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        at_prompt: bool,
     },
     /// A question was closed.
     QuestionClosed {
@@ -234,13 +238,18 @@ pub enum RegistryEvent {
         /// The commit of the work.
         commit: String,
     },
+    /// A run ended; this is what its delegations consumed.
+    DelegationsSampled {
+        /// The samples, by what makes them comparable.
+        groups: Vec<SampleGroup>,
+    },
 }
 
 impl RegistryEvent {
     /// Says whether the event must survive a power failure before anything depends on it.
     ///
     /// What a process holds need not: a power failure frees it anyway. A settlement need not
-    /// either: without it the worst case stays spent.
+    /// either: without it the worst case stays spent. Samples are only information.
     #[must_use]
     pub const fn must_be_durable(&self) -> bool {
         match self {
@@ -267,7 +276,8 @@ impl RegistryEvent {
             | Self::StoryReleased { .. }
             | Self::StoryRunsImported { .. }
             | Self::QuestionOpened { .. }
-            | Self::QuestionClosed { .. } => false,
+            | Self::QuestionClosed { .. }
+            | Self::DelegationsSampled { .. } => false,
         }
     }
 }

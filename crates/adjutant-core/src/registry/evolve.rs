@@ -101,9 +101,10 @@ impl Registry {
             }
             Event::StoryRunsImported { prd, runs } => self.import_story_runs(prd, runs),
             Event::ConsentGiven { digest } => _ = self.consents.insert(digest.clone()),
-            Event::QuestionOpened { id, run, hash, code, client } => {
+            Event::QuestionOpened { id, run, hash, code, client, at_prompt } => {
                 let (hash, code, client) = (hash.clone(), code.clone(), client.clone());
-                let question = QuestionPointer { run: *run, hash, code, client, asked_ms: wall_ms };
+                let (run, asked_ms, at_prompt) = (*run, wall_ms, *at_prompt);
+                let question = QuestionPointer { run, hash, code, client, asked_ms, at_prompt };
                 self.questions.insert(id.clone(), question);
             }
             Event::QuestionClosed { id } => _ = self.questions.remove(id),
@@ -116,6 +117,7 @@ impl Registry {
             Event::MergeUndone { tree, commit } => {
                 self.merges.retain(|it| it.tree != *tree || it.commit != *commit);
             }
+            Event::DelegationsSampled { groups } => self.take_samples(groups),
         }
     }
 

@@ -14,6 +14,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::samples::SampleGroup;
 use crate::budget::BudgetAmount;
 use crate::ids::RunId;
 use crate::money::Usd;
@@ -166,6 +167,9 @@ pub struct QuestionPointer {
     pub client: String,
     /// When it was asked, in Unix milliseconds.
     pub asked_ms: u64,
+    /// Whether it is shown at the prompt of a terminal.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub at_prompt: bool,
 }
 
 /// Work that was merged into the user's files.
@@ -219,6 +223,8 @@ pub struct Registry {
     pub(super) consents: BTreeSet<String>,
     pub(super) questions: BTreeMap<String, QuestionPointer>,
     pub(super) merges: Vec<MergeRecord>,
+    /// What ended delegations consumed; the group that was extended last is the last.
+    pub(super) samples: Vec<SampleGroup>,
 }
 
 impl Registry {

@@ -31,11 +31,16 @@ pub const APPROVAL_EXPIRES_S: u64 = 15 * 60;
 pub const ANSWER_MIN_MS: u64 = 250;
 
 impl Tree {
-    pub(super) fn approve(&self, now: Timestamp, hash: String) -> Result<Vec<Event>, Refusal> {
+    pub(super) fn approve(
+        &self,
+        now: Timestamp,
+        hash: String,
+        up_to: Option<Usd>,
+    ) -> Result<Vec<Event>, Refusal> {
         match self.approvals.get(&hash) {
             Some(pending) if pending.expires > now => {
                 let parent = self.nodes[pending.parent].session;
-                Ok(vec![Event::Approved { hash, parent }])
+                Ok(vec![Event::Approved { hash, parent, up_to }])
             }
             Some(_) => Err(Refusal::ApprovalDenied { reason: "the question has expired".into() }),
             None => Err(Refusal::ApprovalDenied { reason: "no such call is waiting".into() }),
@@ -59,7 +64,7 @@ impl Tree {
             return Err(Refusal::ApprovalDenied { reason });
         }
         match answer {
-            Ok(()) => self.approve(now, hash),
+            Ok(()) => self.approve(now, hash, None),
             Err(reason) => self.deny_open(&hash, &reason),
         }
     }

@@ -1,4 +1,4 @@
-//! Calls that start without approval, within `approve_below_usd`.
+//! Calls that start without approval, within `approve_below_usd` or what a person allowed at a question.
 //!
 //! The amount is for the whole run. Each call counts with its worst case instead of its cost, so
 //! that no unapproved cost can exceed the amount.
@@ -30,7 +30,7 @@ impl Tree {
 
     /// Returns the worst-case cost of a call if it may start without approval.
     pub(super) fn auto_approved_cost(&self, parent: SessionId, events: &[Event]) -> Option<Usd> {
-        let limit = self.policy.approve_below_usd?;
+        let limit = self.auto_approval_limit()?;
         let grants: Vec<&Grant> = grants_in(events).collect();
         // A model without a price could cost anything.
         let is_priced =
@@ -40,6 +40,19 @@ impl Tree {
         }
         let (worst, _) = worst_case_within(&self.policy, self.spendable(parent), grants);
         (self.auto_approved + worst.usd <= limit).then_some(worst.usd)
+    }
+
+    /// Returns the sum of worst cases up to which calls start without approval.
+    #[must_use]
+    pub fn auto_approval_limit(&self) -> Option<Usd> {
+        self.policy.approve_below_usd.max(self.approved_up_to)
+    }
+
+    /// Counts `amount` from here on: what started unasked before does not use it up.
+    pub(super) fn allow_further_calls(&mut self, amount: Option<Usd>) {
+        if let Some(amount) = amount {
+            self.approved_up_to = Some(self.auto_approved + amount);
+        }
     }
 
     /// Returns the sum of the worst cases of auto-approved calls.

@@ -76,7 +76,11 @@ pub(super) fn evolve(tree: &mut Tree, at: Timestamp, event: &Event) -> Result<()
             tree.auto_approved += *amount;
             Ok(())
         }
-        Event::Approved { hash, .. } => tree.fold_approval_answered("approved", hash, true),
+        Event::Approved { hash, up_to, .. } => {
+            tree.fold_approval_answered("approved", hash, true)?;
+            tree.allow_further_calls(*up_to);
+            Ok(())
+        }
         Event::Denied { hash, .. } => tree.fold_approval_answered("denied", hash, false),
         Event::Started { session, deadline, bound } => {
             tree.fold_started(at, *session, *deadline, *bound)

@@ -120,6 +120,8 @@ pub struct Tree {
     without_root: bool,
     /// The sum of the worst-case costs of auto-approved calls.
     auto_approved: Usd,
+    /// What a person allowed at a question: the sum up to which calls start without asking.
+    approved_up_to: Option<Usd>,
     /// The tools of the embedding program, whose names are never read as aliases.
     custom_tools: ToolSet,
     ended: Option<Outcome>,
@@ -168,6 +170,7 @@ impl Default for Tree {
             open_keeps: 0,
             without_root: false,
             auto_approved: Usd::ZERO,
+            approved_up_to: None,
             custom_tools: ToolSet::default(),
             ended: None,
         }
@@ -229,7 +232,8 @@ impl Tree {
             Command::Delegate { parent, tasks, concurrency, origin } => {
                 self.admit(now, parent, tasks, concurrency, origin)
             }
-            Command::Approve { hash } => self.approve(now, hash),
+            Command::Approve { hash } => self.approve(now, hash, None),
+            Command::ApproveUpTo { hash, amount } => self.approve(now, hash, Some(amount)),
             Command::Deny { hash, reason } => self.deny_open(&hash, &reason),
             Command::RelayAnswer { hash, answer, after_ms } => {
                 self.relay_answer(now, hash, answer, after_ms)

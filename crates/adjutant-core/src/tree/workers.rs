@@ -198,6 +198,12 @@ impl Tree {
         self.agents.as_ref()?.get(agent)?.worker.as_deref()
     }
 
+    /// Returns the name of the worker that does the work of an agent.
+    #[must_use]
+    pub fn worker_name(&self, agent: &AgentName) -> Option<&str> {
+        self.worker_terms(agent).map(|terms| terms.name.as_str())
+    }
+
     /// Returns the state of the worker that does the work of an agent, at its start.
     pub(super) fn worker_of(&self, agent: &AgentName) -> Option<Box<WorkerState>> {
         self.worker_terms(agent).map(|terms| Box::new(WorkerState::new(terms.clone())))

@@ -12,7 +12,7 @@ use adjutant_core::workspace::KeptWork;
 use adjutant_core::{
     AddedMessageReason, Command, Conversation, DelegationState, Effect, Event, Message,
     ModelErrorKind, Outcome, Policy, ResumeOptions, Rights, SessionId, SlashCommandAssignment,
-    Timestamp, ToolOutput, Tree,
+    Timestamp, ToolOutput, Tree, Usd,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -106,7 +106,11 @@ pub(crate) fn perform(sim: &mut Sim, step: Step) {
                 questions(sim).into_iter().filter(|hash| anything || is_open(hash)).collect();
             if !asked.is_empty() {
                 let hash = which.get(&asked).clone();
-                let _ = sim.submit(if yes {
+                let mills = which.index(60);
+                let _ = sim.submit(if yes && mills > 30 {
+                    let amount = Usd::from_dollars(mills as f64 / 1_000.0).unwrap();
+                    Command::ApproveUpTo { hash, amount }
+                } else if yes {
                     Command::Approve { hash }
                 } else {
                     Command::Deny { hash, reason: "no".into() }

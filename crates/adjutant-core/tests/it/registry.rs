@@ -6,8 +6,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use adjutant_core::budget::{BudgetAmount, BudgetCap};
-use adjutant_core::registry::{CallKey, HolderId, StoryEnd, StoryKey, StoryRunState, TreeKey};
-use adjutant_core::{Registry, RegistryCommand, RegistryEvent, RegistryRefusal, RunId, Usd};
+use adjutant_core::registry::{
+    CallKey, DelegationSample, HolderId, KEPT_SAMPLES, SampleGroup, SampleKey, StoryEnd, StoryKey,
+    StoryRunState, TreeKey,
+};
+use adjutant_core::{
+    Preset, Registry, RegistryCommand, RegistryEvent, RegistryRefusal, RunId, Usd,
+};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -40,6 +45,7 @@ enum Step {
     Question { run: Index, id: u8 },
     Merge(u8),
     Unmerge(u8),
+    Sample { model: u16, count: usize },
     Later(u64),
 }
 
@@ -70,6 +76,7 @@ fn steps() -> impl Strategy<Value = Step> {
         1 => (run(), any::<u8>()).prop_map(|(run, id)| Step::Question { run, id }),
         1 => (0..3_u8).prop_map(Step::Merge),
         1 => (0..3_u8).prop_map(Step::Unmerge),
+        2 => (0..300_u16, 0..260_usize).prop_map(|(model, count)| Step::Sample { model, count }),
         1 => (0..DAY_MS).prop_map(Step::Later),
     ]
 }
@@ -84,6 +91,12 @@ fn call(number: usize) -> CallKey {
 
 fn story(number: usize) -> StoryKey {
     StoryKey { prd: "/work/prd.json".to_owned(), id: format!("S-{number}") }
+}
+
+fn sampled(model: &str, tokens: std::ops::Range<u64>) -> SampleGroup {
+    let key = SampleKey { preset: Preset::Scout, model: model.to_owned(), worker: None };
+    let sample = |tokens| DelegationSample::new(tokens, Some(usd(1)), 2_000);
+    SampleGroup { key, samples: tokens.map(sample).collect() }
 }
 
 fn tree(number: usize) -> TreeKey {
@@ -307,6 +320,7 @@ impl World {
                     hash: "hash".to_owned(),
                     code: "ABC234".to_owned(),
                     client: "tester".to_owned(),
+                    at_prompt: false,
                 },
                 None => return,
             },
@@ -318,6 +332,9 @@ impl World {
             Step::Unmerge(number) => {
                 RegistryCommand::UndoMerge { tree: tree(0), commit: format!("{number}") }
             }
+            Step::Sample { model, count } => RegistryCommand::RecordSamples {
+                groups: vec![sampled(&model.to_string(), 0..count as u64)],
+            },
             Step::Later(millis) => {
                 self.wall_ms += millis;
                 return;
@@ -566,4 +583,75 @@ fn a_crashed_process_leaves_its_worst_case_spent_for_that_day() {
     };
     assert_eq!(submit(START, reserve), (usd(3), Usd::ZERO));
     assert_eq!(submit(START, RegistryCommand::HolderGone { holder }), (usd(3), Usd::ZERO));
+}
+
+fn record(registry: &mut Registry, group: SampleGroup) {
+    let command = RegistryCommand::RecordSamples { groups: vec![group] };
+    for event in registry.decide(START, command).unwrap() {
+        registry.evolve(START, &event);
+    }
+}
+
+#[test]
+fn of_each_key_the_latest_200_samples_are_kept() {
+    let mut registry = Registry::default();
+    record(&mut registry, sampled("a", 0..150));
+    record(&mut registry, sampled("a", 150..350));
+    record(&mut registry, sampled("b", 0..1_000));
+    let kept = |model: &str| registry.samples(&sampled(model, 0..0).key);
+    assert_eq!(kept("a"), &sampled("a", 150..350).samples);
+    assert_eq!(kept("b"), &sampled("b", 1_000 - KEPT_SAMPLES as u64..1_000).samples);
+    assert_eq!(kept("c"), []);
+}
+
+#[test]
+fn keys_that_are_no_longer_used_are_dropped_first() {
+    let mut registry = Registry::default();
+    for round in 0..10 {
+        record(&mut registry, sampled("often", 0..1));
+        for model in 0..30 {
+            record(&mut registry, sampled(&format!("{round}.{model}"), 0..1));
+        }
+    }
+    let count = |model: &str| registry.samples(&sampled(model, 0..0).key).len();
+    assert_eq!((count("often"), count("9.29"), count("0.0")), (10, 1, 0));
+    // However many samples a key has, they stay below a total.
+    for model in 0..300 {
+        record(&mut registry, sampled(&format!("{model}"), 0..200));
+    }
+    let all: usize =
+        (0..300).map(|model| registry.samples(&sampled(&model.to_string(), 0..0).key).len()).sum();
+    assert_eq!(all, 4_000);
+    assert!(serde_json::to_string(&registry.checkpoint()).unwrap().len() < 100_000);
+}
+
+#[test]
+fn a_checkpoint_of_an_earlier_version_has_no_samples() {
+    let mut registry = Registry::default();
+    record(&mut registry, sampled("a", 0..3));
+    let text = r#"{"checkpoint":{"state":{"consents":["ab"]}}}"#;
+    registry.evolve(START, &serde_json::from_str(text).unwrap());
+    assert_eq!(registry.samples(&sampled("a", 0..0).key), []);
+    assert!(registry.has_consent("ab"));
+}
+
+#[test]
+fn a_run_without_samples_records_nothing() {
+    let registry = Registry::default();
+    for groups in [vec![], vec![sampled("a", 0..0)], vec![sampled(&"m".repeat(201), 0..1)]] {
+        let events = registry.decide(START, RegistryCommand::RecordSamples { groups }).unwrap();
+        assert_eq!(events, []);
+    }
+}
+
+#[test]
+fn a_sample_is_three_numbers() {
+    let mut group = sampled("acme/large", 7..8);
+    group.samples.push(DelegationSample::new(1, None, 2));
+    let text = serde_json::to_string(&group).unwrap();
+    assert_eq!(
+        text,
+        r#"{"key":{"preset":"scout","model":"acme/large"},"samples":[[7,1000000,2000],[1,null,2]]}"#
+    );
+    assert_eq!(serde_json::from_str::<SampleGroup>(&text).unwrap(), group);
 }

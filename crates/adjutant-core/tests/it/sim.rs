@@ -15,7 +15,7 @@ use adjutant_core::{
     AgentName, AttemptError, Brief, Command, DelegationState, Effect, ErrorCode, Event, Label,
     LayeredPolicy, ModelErrorKind, ModelReply, ModelSpec, Node, Outcome, OutcomeReason, Policy,
     PolicySource, Preset, Price, Refusal, RequestedTask, ResumeOptions, RunId, SessionId,
-    StopReason, Timestamp, ToolCall, ToolOutput, Tree, Usage,
+    StopReason, Timestamp, ToolCall, ToolOutput, Tree, Usage, Usd,
 };
 use serde_json::{Value, json};
 
@@ -418,11 +418,26 @@ impl Sim {
         }
     }
 
+    /// Checks that calls started unasked only within the policy's amount, or within what a person allowed, counted
+    /// from their answer.
+    fn check_auto_approvals(&self, policy: &Policy) {
+        let (mut started, mut allowed) = (Usd::ZERO, None);
+        for (_, event) in &self.log {
+            if let Event::Approved { up_to: Some(amount), .. } = event {
+                allowed = Some(started + *amount);
+            } else if let Event::AutoApproved { amount, .. } = event {
+                started += *amount;
+                let limit = policy.approve_below_usd.max(allowed).unwrap_or_default();
+                assert!(started <= limit, "{started} started unasked, limit {limit}");
+            }
+        }
+        assert_eq!(started, self.tree.auto_approved());
+    }
+
     /// Checks what holds in every history, at every step.
     pub(crate) fn check_invariants(&self) {
         let policy = self.tree.policy();
-        let automatic = self.tree.auto_approved();
-        assert!(automatic <= policy.approve_below_usd.unwrap_or_default(), "started {automatic}");
+        self.check_auto_approvals(policy);
         let mut open: BTreeMap<SessionId, BudgetAmount> = BTreeMap::new();
         let mut spent: BTreeMap<SessionId, BudgetAmount> = BTreeMap::new();
         for node in self.tree.nodes() {

@@ -10,16 +10,19 @@
 mod consents;
 mod import;
 mod questions;
+mod samples;
 mod story_claim;
 mod story_runs;
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use adjutant_core::registry::HolderId;
 use adjutant_core::{Registry, RegistryCommand, RegistryEvent, RegistryRefusal};
 use adjutant_store::{
-    Durability, FileError, JournalRecord, LivenessLock, LockedLog, SharedLog, SharedLogError,
+    Durability, FileError, JournalRecord, LOCK_TIMEOUT, LivenessLock, LockedLog, SharedLog,
+    SharedLogError,
 };
 
 use crate::runner::clock::{WallClock, wall_now};
@@ -146,7 +149,16 @@ impl RegistryHandle {
     ///
     /// The refusal, or why the registry cannot be used. Nothing has changed then.
     pub fn submit(&self, command: RegistryCommand) -> Result<Vec<RegistryEvent>, RegistryError> {
-        let mut turn = LockedRegistry::begin(&self.shared)?;
+        self.submit_within(LOCK_TIMEOUT, command)
+    }
+
+    /// Like [`RegistryHandle::submit`], but waits at most `patience` for the lock.
+    fn submit_within(
+        &self,
+        patience: Duration,
+        command: RegistryCommand,
+    ) -> Result<Vec<RegistryEvent>, RegistryError> {
+        let mut turn = LockedRegistry::begin(&self.shared, patience)?;
         if let Some((holder, _)) = &*self.lock_own_holder() {
             turn.join(holder)?;
         }
@@ -226,9 +238,9 @@ struct LockedRegistry<'a> {
 
 impl<'a> LockedRegistry<'a> {
     /// Locks and folds the log, imports the files of earlier versions, and releases what dead processes held.
-    fn begin(shared: &'a RegistryFile) -> Result<Self, RegistryUnavailable> {
+    fn begin(shared: &'a RegistryFile, patience: Duration) -> Result<Self, RegistryUnavailable> {
         let mut fold = RegistryFold::default();
-        let log = shared.log.lock(|record| fold.apply(&record))?;
+        let log = shared.log.lock_within(patience, |record| fold.apply(&record))?;
         let RegistryFold { registry, is_empty } = fold;
         let mut turn = Self { shared, registry, log, wall_ms: (shared.wall)(), events: Vec::new() };
         if is_empty {

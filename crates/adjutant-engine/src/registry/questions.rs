@@ -70,9 +70,29 @@ impl RegistryHandle {
     ///
     /// Why it could not be registered. `adjutant approvals` does not list it then.
     pub fn open_question(&self, run: RunId, hash: &str, client: &str) -> Result<(), RegistryError> {
+        self.open(run, hash, client, false)
+    }
+
+    /// Registers a question that is shown at the prompt of a terminal, so that another terminal can answer it too.
+    ///
+    /// # Errors
+    ///
+    /// Why it could not be registered. It can then be answered only at its prompt.
+    pub fn open_prompt_question(&self, run: RunId, hash: &str) -> Result<(), RegistryError> {
+        self.open(run, hash, "", true)
+    }
+
+    fn open(
+        &self,
+        run: RunId,
+        hash: &str,
+        client: &str,
+        at_prompt: bool,
+    ) -> Result<(), RegistryError> {
         let (id, code) = (question_id(hash), random_code()?);
         let (hash, client) = (hash.to_owned(), client.to_owned());
-        self.submit(RegistryCommand::OpenQuestion { id, run, hash, code, client }).map(drop)
+        self.submit(RegistryCommand::OpenQuestion { id, run, hash, code, client, at_prompt })
+            .map(drop)
     }
 
     /// Returns every registered question with its id, oldest first. Some may have been answered since.

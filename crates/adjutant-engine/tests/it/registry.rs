@@ -7,8 +7,10 @@ use std::fs::{self, File};
 use std::path::Path;
 
 use adjutant_core::budget::{BudgetAmount, BudgetCap};
-use adjutant_core::registry::{CallKey, HolderId, StoryEnd, StoryKey, TreeKey};
-use adjutant_core::{Registry, RegistryCommand, RegistryEvent, RunId, Usd};
+use adjutant_core::registry::{
+    CallKey, DelegationSample, HolderId, SampleGroup, SampleKey, StoryEnd, StoryKey, TreeKey,
+};
+use adjutant_core::{Preset, Registry, RegistryCommand, RegistryEvent, RunId, Usd};
 use adjutant_engine::{Archive, RegistryError, RegistryHandle};
 use adjutant_store::SharedLog;
 use tempfile::TempDir;
@@ -30,6 +32,11 @@ fn run(number: usize) -> RunId {
 
 fn usd(dollars: f64) -> Usd {
     Usd::from_dollars(dollars).unwrap()
+}
+
+fn sampled(model: &str, tokens: u64) -> SampleGroup {
+    let key = SampleKey { preset: Preset::Scout, model: model.to_owned(), worker: None };
+    SampleGroup { key, samples: vec![DelegationSample::new(tokens, Some(usd(0.012)), 95_000)] }
 }
 
 fn story() -> StoryKey {
@@ -300,6 +307,9 @@ fn long_history() -> (Registry, usize) {
             last_child: 3,
         });
         submit(RegistryCommand::RecordMerge { tree, run, commit: "ab".repeat(20) });
+        // Twenty models, so that as many samples as are kept are kept.
+        let groups = vec![sampled(&format!("acme/model-{}", number % 20), 31_000 + number as u64)];
+        submit(RegistryCommand::RecordSamples { groups });
         submit(RegistryCommand::EndRun { run });
         submit(RegistryCommand::SettleAllowance { run, spent: usd(0.005) });
         submit(RegistryCommand::HolderGone { holder });
@@ -327,8 +337,36 @@ fn registry_size_does_not_grow_with_history() {
     }
     // A checkpoint and the records after it; a decision may add a few at once.
     assert!(most.0 <= 260, "{} records", most.0);
-    assert!(most.1 < 400_000, "{} bytes", most.1);
+    assert!(most.1 < 500_000, "{} bytes", most.1);
     let registry = one.read_unlocked().unwrap();
     assert_eq!(registry.call(&CallKey::new(format!("{:064x}", 9_999))).unwrap().run, run(9_999));
     assert_eq!(registry.spent_unasked(NOW), usd(50.0));
+}
+
+#[test]
+fn samples_are_recorded_without_a_holder_and_survive_a_checkpoint() {
+    let home = TempDir::new().unwrap();
+    let one = process(home.path());
+    one.record_samples(Vec::new()).unwrap();
+    assert!(fs::read_dir(home.path()).unwrap().next().is_none(), "nothing to record, no file");
+    for tokens in 0..300 {
+        one.record_samples(vec![sampled("a", tokens)]).unwrap();
+    }
+    let registry = process(home.path()).read_unlocked().unwrap();
+    let kept = registry.samples(&sampled("a", 0).key);
+    assert_eq!((kept.len(), kept[0].tokens, kept[199].tokens), (200, 100, 299));
+    assert_eq!(registry.holders().count(), 0);
+}
+
+#[test]
+fn a_locked_registry_delays_the_samples_of_a_run_only_briefly() {
+    let home = TempDir::new().unwrap();
+    let one = process(home.path());
+    one.record_samples(vec![sampled("a", 1)]).unwrap();
+    let held = SharedLog::new(home.path(), "registry").lock::<RegistryEvent>(|_| ()).unwrap();
+    let error = one.record_samples(vec![sampled("a", 2)]).unwrap_err();
+    let error = std::error::Error::source(&error).unwrap().to_string();
+    assert!(error.contains("for 1 s"), "{error}");
+    drop(held);
+    one.record_samples(vec![sampled("a", 3)]).unwrap();
 }

@@ -46,13 +46,19 @@ impl OpenQuestion {
         let Some(policy) = view.policy().filter(|_| view.outcome().is_none()) else {
             return Vec::new();
         };
+        // Read only if something is asked; a registry that cannot be read tells nothing about what to expect.
+        let known = if view.approvals().is_empty() { None } else { registry.read_unlocked().ok() };
         let prd = view.story().and_then(|story| story.prd.as_deref()).map(Path::new);
         let open = view.approvals().iter().map(|open| {
             let is_about_whole_run = open.call == WHOLE_RUN;
             let lacking =
                 prd.filter(|_| is_about_whole_run).map(|prd| registry.lacking_consents(prd));
             let question = ApprovalQuestion::of_call(policy, admitted, open.parent, open.call);
-            let question = question.with_commands_see(view.commands_see());
+            let mut question = question.with_commands_see(view.commands_see());
+            if let Some(known) = &known {
+                let worker = |agent: &_| view.worker_terms(agent).map(|terms| terms.name.clone());
+                question = question.with_history(known, worker);
+            }
             let left_ms = open.expires.as_millis().saturating_sub(now.as_millis());
             Self {
                 hash: open.hash.clone(),

@@ -106,6 +106,7 @@ fn a_question_is_approved_with_its_code_if_the_registry_has_it() {
         code: "K7QM2P".into(),
         client: "claude-code".into(),
         asked_ms: 0,
+        at_prompt: false,
     };
     state.questions = vec![("4f1c09a2be".into(), asked)];
     for keys in [&[Home, Char('a')][..], &[End, Char('a')]] {

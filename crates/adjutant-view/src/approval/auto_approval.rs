@@ -34,6 +34,16 @@ impl ApprovalQuestion {
         }
     }
 
+    /// Warns that an amount for further calls would not cover another call like this one.
+    #[must_use]
+    pub fn amount_note(&self, amount: Usd) -> Option<String> {
+        let worst = self.worst_usd().filter(|worst| *worst > amount)?;
+        Some(format!(
+            "Note: the worst case of this call is {worst}.\nAnother like it exceeds {amount} and is asked about;\n\
+             --budget-usd lowers the worst case."
+        ))
+    }
+
     /// Explains briefly why the amount does not cover the call.
     pub(super) fn why_asked(&self) -> Option<String> {
         Some(match self.gap()? {

@@ -7,7 +7,7 @@ use adjutant_core::{Grant, SessionId, Usd};
 use serde::Serialize;
 
 use super::whole_run::WholeRunKind;
-use super::{ApprovalQuestion, RefusedTask, Risk};
+use super::{ApprovalQuestion, Expectation, RefusedTask, Risk};
 use crate::run::{DelegationWarning, warnings};
 use crate::wire::{ReasonJson, VERSION};
 
@@ -19,7 +19,7 @@ impl ApprovalQuestion {
         QuestionJson {
             v: VERSION,
             risk: self.risk(),
-            tasks: self.grants.iter().map(QuestionTaskJson::of).collect(),
+            tasks: self.tasks(),
             refused: self.refused.iter().map(RefusedTaskJson::of).collect(),
             worst_case: WorstCaseJson {
                 tokens: Some(amount.tokens).filter(|tokens| *tokens < u64::MAX),
@@ -31,6 +31,14 @@ impl ApprovalQuestion {
             whole_run: self.whole.as_ref().map(WholeRunKind::kind),
             commands_see: self.tools_of_commands().map(str::to_owned),
         }
+    }
+}
+
+impl ApprovalQuestion {
+    fn tasks(&self) -> Vec<QuestionTaskJson> {
+        let expected = self.expected.iter().cloned().map(Some).chain(std::iter::repeat(None));
+        let tasks = self.grants.iter().zip(expected);
+        tasks.map(|(grant, expected)| QuestionTaskJson::of(grant, expected)).collect()
     }
 }
 
@@ -74,10 +82,13 @@ struct QuestionTaskJson {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     verify_keep: Vec<String>,
     warnings: Vec<String>,
+    /// What ended delegations with the same preset, model and worker consumed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expected: Option<Expectation>,
 }
 
 impl QuestionTaskJson {
-    fn of(grant: &Grant) -> Self {
+    fn of(grant: &Grant, expected: Option<Expectation>) -> Self {
         let brief = &grant.brief;
         Self {
             label: brief.label.to_string(),
@@ -93,6 +104,7 @@ impl QuestionTaskJson {
             verify: brief.verify.as_ref().map(|it| it.command.clone()),
             verify_keep: brief.verify.iter().flat_map(|it| it.keep.clone()).collect(),
             warnings: warnings(grant).iter().map(DelegationWarning::to_string).collect(),
+            expected,
         }
     }
 }

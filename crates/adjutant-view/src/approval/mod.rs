@@ -9,6 +9,8 @@
 
 mod auto_approval;
 mod domain;
+mod expectation;
+mod full_text;
 mod json;
 mod text;
 mod whole_run;
@@ -16,7 +18,9 @@ mod whole_run;
 use adjutant_core::budget::BudgetAmount;
 use adjutant_core::tree::{WHOLE_RUN, worst_case, worst_case_within};
 use adjutant_core::write::RUN;
-use adjutant_core::{Event, Grant, Label, OutcomeReason, Policy, SessionId, Timestamp, Usd};
+use adjutant_core::{
+    AgentName, Event, Grant, Label, OutcomeReason, Policy, Registry, SessionId, Timestamp, Usd,
+};
 use serde::Serialize;
 
 use crate::layout::{bracketed, excerpt};
@@ -25,6 +29,7 @@ use crate::state_words::count_with_noun;
 
 use self::whole_run::{RootOpening, WholeRunKind};
 pub use domain::domain_question;
+pub use expectation::{Expectation, ExpectedAmounts};
 pub use json::QuestionJson;
 
 /// The maximum length of a goal in the one-line form, including the `…`.
@@ -78,6 +83,8 @@ pub struct ApprovalQuestion {
     unallowed: Vec<String>,
     /// The tools that commands see, if agents have workspaces of their own.
     commands_see: Option<String>,
+    /// What each task usually consumes, in the order of the grants; empty if no history was given.
+    expected: Vec<Expectation>,
 }
 
 impl ApprovalQuestion {
@@ -94,6 +101,7 @@ impl ApprovalQuestion {
             whole: None,
             unallowed: Vec::new(),
             commands_see: None,
+            expected: Vec::new(),
         };
         let mut lead = RootOpening::default();
         for event in events {
@@ -148,6 +156,25 @@ impl ApprovalQuestion {
         self
     }
 
+    /// Sets what ended delegations consumed. `worker` names the external agent behind an agent, if there is one.
+    ///
+    /// A question about a whole run has no expectation: samples are about single delegations.
+    #[must_use]
+    pub fn with_history(
+        mut self,
+        registry: &Registry,
+        worker: impl Fn(&AgentName) -> Option<String>,
+    ) -> Self {
+        if self.whole.is_none() {
+            let expected = |grant: &Grant| {
+                let key = expectation::sample_key(&self.policy, grant, worker(&grant.brief.agent));
+                Expectation::of(key.map(|key| registry.samples(&key)).unwrap_or_default())
+            };
+            self.expected = self.grants.iter().map(expected).collect();
+        }
+        self
+    }
+
     /// Returns the tools that commands see, if a task of the call may run commands.
     fn tools_of_commands(&self) -> Option<&str> {
         let runs = self.grants.iter().any(|grant| grant.rights.usable_tools().contains(RUN));
@@ -164,6 +191,12 @@ impl ApprovalQuestion {
     #[must_use]
     pub const fn is_asked(&self) -> bool {
         self.expires.is_some()
+    }
+
+    /// Returns the hash that the answer refers to, if the call was asked about or started without asking.
+    #[must_use]
+    pub fn hash(&self) -> Option<&str> {
+        self.hash.as_deref()
     }
 
     /// Returns the tasks that start when the answer is yes.

@@ -30,7 +30,7 @@ impl ApprovalQuestion {
         text.push_str(&self.goals(columns_wide));
         if !self.grants.is_empty() {
             text.push('\n');
-            text.push_str(&columns(&self.detail_rows(), &[]));
+            text.push_str(&wrapped_rows(&self.detail_rows(), columns_wide));
         }
         let wish = |wish: &String| format!("  {}\n", fit(wish, HEAD_CHARS));
         let unallowed = self.unallowed.iter().map(wish).collect();
@@ -89,6 +89,7 @@ impl ApprovalQuestion {
             }));
         }
         rows.push(vec!["Worst case".into(), self.worst_words()]);
+        rows.extend(self.expected_rows());
         rows.push(vec!["Budget".into(), self.budget_words()]);
         if let Some(limit) = self.policy.approve_below_usd {
             let words = match self.why_asked() {
@@ -107,6 +108,23 @@ impl ApprovalQuestion {
         let places = self.grants.first().map_or(0, |grant| grant.places);
         rows.push(vec!["Parallel".into(), format!("{} at a time", grouped(places))]);
         rows
+    }
+
+    /// Returns what the tasks usually consume: one row if all tasks are alike, otherwise one per task.
+    fn expected_rows(&self) -> Vec<Vec<String>> {
+        let Some(first) = self.expected.first() else { return Vec::new() };
+        let tasks = self.expected.len();
+        if self.expected.iter().all(|it| it == first) {
+            let basis = first.basis(tasks).map(|words| vec![String::new(), words]);
+            let row = vec!["Expected".to_owned(), first.text(tasks)];
+            return std::iter::once(row).chain(basis).collect();
+        }
+        let mut expected = self.expected.iter();
+        grouped_rows("Expected", &self.grants, |_| {
+            let Some(it) = expected.next() else { return String::new() };
+            let basis = it.basis(1).map(|words| format!(", {words}")).unwrap_or_default();
+            format!("{}{basis}", it.text(1))
+        })
     }
 
     fn worst_words(&self) -> String {
@@ -171,8 +189,27 @@ fn token_limit(tokens: Option<u64>) -> String {
     tokens.map_or_else(|| "no token limit".into(), |tokens| format!("{} tokens", grouped(tokens)))
 }
 
+/// Formats rows of a title and a value. A value that is too wide is wrapped below itself.
+fn wrapped_rows(rows: &[Vec<String>], columns_wide: usize) -> String {
+    let titles = rows.iter().filter_map(|row| row.first()).map(|title| width(title)).max();
+    let room = columns_wide.saturating_sub(titles.unwrap_or(0) + 2).max(LEAST_COLUMNS);
+    let mut lines = Vec::new();
+    for row in rows {
+        let [title, value] = row.as_slice() else { continue };
+        let mut title = title.clone();
+        for line in wrap(value, room) {
+            lines.push(vec![std::mem::take(&mut title), line]);
+        }
+    }
+    columns(&lines, &[])
+}
+
 /// Returns one row if all tasks have the same value, otherwise one row per task.
-fn grouped_rows(title: &str, grants: &[Grant], say: impl Fn(&Grant) -> String) -> Vec<Vec<String>> {
+fn grouped_rows(
+    title: &str,
+    grants: &[Grant],
+    say: impl FnMut(&Grant) -> String,
+) -> Vec<Vec<String>> {
     let said: Vec<String> = grants.iter().map(say).collect();
     if said.windows(2).all(|pair| pair[0] == pair[1]) {
         return said.into_iter().take(1).map(|words| vec![title.to_owned(), words]).collect();

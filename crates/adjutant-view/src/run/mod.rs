@@ -106,6 +106,9 @@ pub struct RunView {
     approvals: Vec<OpenApproval>,
     #[serde(default)]
     auto_approved: Usd,
+    /// What a person allowed at a question: the sum up to which calls start without asking.
+    #[serde(default)]
+    approved_up_to: Option<Usd>,
     total: Spend,
     began: Option<EventTime>,
     latest: EventTime,
@@ -271,10 +274,17 @@ impl RunView {
         self.auto_approved
     }
 
+    /// Returns the external worker behind an agent, if there is one.
+    #[must_use]
+    pub fn worker_terms(&self, agent: &AgentName) -> Option<&WorkerTerms> {
+        self.workers.get(agent)
+    }
+
     /// Returns the amount up to which calls start without asking.
     #[must_use]
     pub fn approve_below(&self) -> Usd {
-        self.policy().and_then(|policy| policy.approve_below_usd).unwrap_or_default()
+        let limit = self.policy().and_then(|policy| policy.approve_below_usd);
+        limit.max(self.approved_up_to).unwrap_or_default()
     }
 
     /// Returns the errors of the run.

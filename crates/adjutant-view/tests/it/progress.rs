@@ -238,7 +238,7 @@ fn lines_report_retries_nudges_denials_crashes_and_late_results() {
     h.push(Event::Granted(Box::new(grant)));
     let (hash, expires) = ("abcdef0123456789".to_owned(), Timestamp::from_millis(900_000));
     h.push(Event::ApprovalAsked { parent: root(), call: 1, hash: hash.clone(), expires });
-    h.push(Event::Approved { hash: hash.clone(), parent: root() });
+    h.push(Event::Approved { hash: hash.clone(), parent: root(), up_to: None });
     h.start(session);
     h.fail(session, ModelErrorKind::Network, Some(500));
     h.push(Event::Told {
@@ -355,7 +355,7 @@ fn the_time_a_run_waits_for_a_person_is_shown_separately() {
     assert_eq!(time(&h, ProcessLiveness::Alive), "0.0s at work, 1m 40s waiting for a person");
     // A run whose process is gone waits for no answer.
     assert_eq!(time(&h, ProcessLiveness::Dead), "0.0s");
-    h.push(Event::Approved { hash, parent: root() });
+    h.push(Event::Approved { hash, parent: root(), up_to: None });
     h.start(child);
     h.reserve(child, 1);
     h.wait(20_000);

@@ -1,7 +1,10 @@
 //! The fold of a run.
 
-use adjutant_core::{DelegationState, ErrorCode, Event, Outcome, Timestamp, ToolOutput};
+use std::collections::BTreeSet;
+
+use adjutant_core::{DelegationState, ErrorCode, Event, Outcome, Timestamp, ToolOutput, Usd};
 use adjutant_view::run::Activity;
+use adjutant_view::samples::sample_groups;
 use adjutant_view::{OutcomeCounts, RunView};
 use serde_json::json;
 
@@ -72,7 +75,7 @@ fn an_approval_affects_only_its_call() {
         h.push(Event::ApprovalAsked { parent: root(), call, hash: call.to_string(), expires });
     }
     assert_eq!(h.view().state(), DelegationState::AwaitingApproval);
-    h.push(Event::Approved { hash: "1".into(), parent: root() });
+    h.push(Event::Approved { hash: "1".into(), parent: root(), up_to: None });
     let view = h.view();
     assert_eq!(view.delegation(sessions[0]).unwrap().state, DelegationState::Queued);
     assert_eq!(view.delegation(sessions[1]).unwrap().state, DelegationState::AwaitingApproval);
@@ -127,7 +130,7 @@ fn events_about_unknown_sessions_change_nothing_but_the_cost() {
     h.start(unknown);
     h.reply(unknown, "hello", vec![], tokens(10, 1));
     h.end(unknown, Outcome::Completed, None);
-    h.push(Event::Approved { hash: "none".into(), parent: unknown });
+    h.push(Event::Approved { hash: "none".into(), parent: unknown, up_to: None });
     let view = h.view();
     assert_eq!(view.delegations().count(), 0);
     assert_eq!(view.total().usage.total(), 11);
@@ -202,4 +205,25 @@ fn a_deadline_set_on_resume_applies_to_the_root_too() {
     let deadline = |session| view.delegation(session).unwrap().deadline;
     assert_eq!((deadline(root()), deadline(works)), (Some(until(90)), Some(until(60))));
     assert_ne!(deadline(done), Some(until(60)), "it had ended");
+}
+
+#[test]
+fn delegations_that_worked_and_ended_in_this_process_are_samples() {
+    let (h, _) = finished();
+    let view = h.view();
+    let all = view.delegations().map(|it| it.session).collect();
+    insta::assert_snapshot!(serde_json::to_string(&sample_groups(&view, &all)).unwrap(), @r#"[{"key":{"preset":"scout","model":"acme/large"},"samples":[[47100,166500,1500],[28890,109350,71000],[205150,761250,70500]]}]"#);
+    // What ended before this process resumed the run was recorded then.
+    assert_eq!(sample_groups(&view, &BTreeSet::new()), []);
+}
+
+#[test]
+fn what_a_person_allowed_is_the_limit_of_automatic_approval() {
+    let mut h = History::new();
+    let expires = Timestamp::from_millis(900_000);
+    h.push(Event::ApprovalAsked { parent: root(), call: 1, hash: "1".into(), expires });
+    let up_to = Usd::from_dollars(2.0);
+    h.push(Event::Approved { hash: "1".into(), parent: root(), up_to });
+    assert_eq!(Some(h.view().approve_below()), up_to);
+    assert_eq!(RunView::default().approve_below(), Usd::ZERO);
 }

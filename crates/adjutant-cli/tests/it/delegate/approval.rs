@@ -10,7 +10,7 @@ use crate::support::terminal::Terminal;
 fn asked(rig: &Rig, columns: u16, env: &[(&str, &str)]) -> Terminal {
     let args = ["delegate", "--model", rig.model(), "-t", "echo=Say something about this tree"];
     let mut terminal = Terminal::start(rig, columns, env, &args);
-    terminal.wait_for("Start? [y/N]");
+    terminal.wait_for("Start? [y]es");
     terminal
 }
 
@@ -19,17 +19,19 @@ fn req_43_the_approval_question_shows_tasks_limits_and_worst_case() {
     let rig = delegate::rig();
     let mut terminal = asked(&rig, 80, &[]);
     insta::assert_snapshot!(terminal.screen(), @"
-        Spawn 1 subagent (risk: medium)
+    Spawn 1 subagent (risk: medium)
 
-          [echo]  Say something about this tree
+      [echo]  Say something about this tree
 
-        Tools       Glob, Grep, Note, Read; no network
-        Model       script:../script.toml
-        Worst case  5,000,000 tokens, $5.00, no time limit
-        Budget      5,000,000 tokens per subagent; 20,000,000 tokens and $5.00 for the whole run
-        Parallel    2 at a time
+    Tools       Glob, Grep, Note, Read; no network
+    Model       script:../script.toml
+    Worst case  5,000,000 tokens, $5.00, no time limit
+    Expected    no history yet
+    Budget      5,000,000 tokens per subagent; 20,000,000 tokens and $5.00 for the
+                whole run
+    Parallel    2 at a time
 
-        Start? [y/N]
+    Start? [y]es [N]o [s]how [e]dit [u]p to [?]
     ");
     terminal.types("n\r");
     assert_eq!(terminal.finish(), 4);
@@ -41,7 +43,7 @@ fn yes_starts_the_run() {
         let rig = delegate::rig();
         let mut terminal = asked(&rig, 80, &[]);
         assert_eq!(terminal.types(yes).finish(), 0);
-        assert!(terminal.screen().contains("> You said: Say something"), "{}", terminal.screen());
+        assert!(terminal.screen().contains("You said: Say something"), "{}", terminal.screen());
         rig.assert_unharmed();
     }
 }
@@ -62,11 +64,13 @@ fn no_an_empty_line_and_end_of_input_refuse_with_exit_4() {
 }
 
 #[test]
-fn any_other_answer_repeats_the_question() {
+fn any_other_answer_prints_the_choices_and_asks_again() {
     let rig = delegate::rig();
     let mut terminal = asked(&rig, 80, &[]);
     terminal.types("maybe\r");
-    terminal.wait_until("second question", |screen| screen.matches("Start? [y/N]").count() == 2);
+    terminal.wait_until("second question", |screen| screen.matches("Start? [y]es").count() == 2);
+    let screen = terminal.screen();
+    assert!(screen.contains("\ny yes  n no  s show all  e edit  u up to  ? help\n"), "{screen}");
     assert_eq!(terminal.types("y\r").finish(), 0);
 }
 
@@ -86,17 +90,22 @@ fn the_question_fits_a_narrow_terminal() {
     let rig = delegate::rig();
     let mut terminal = asked(&rig, 40, &[]);
     insta::assert_snapshot!(terminal.screen(), @"
-        Spawn 1 subagent (risk: medium)
+    Spawn 1 subagent (risk: medium)
 
-          [echo]  Say something about this tree
+      [echo]  Say something about this tree
 
-        Tools       Glob, Grep, Note, Read; no network
-        Model       script:../script.toml
-        Worst case  5,000,000 tokens, $5.00, no time limit
-        Budget      5,000,000 tokens per subagent; 20,000,000 tokens and $5.00 for the whole run
-        Parallel    2 at a time
+    Tools       Glob, Grep, Note, Read; no
+                network
+    Model       script:../script.toml
+    Worst case  5,000,000 tokens, $5.00, no
+                time limit
+    Expected    no history yet
+    Budget      5,000,000 tokens per
+                subagent; 20,000,000 tokens
+                and $5.00 for the whole run
+    Parallel    2 at a time
 
-        Start? [y/N]
+    Start? [y]es [N]o [s]how [e]dit [u]p to [?]
     ");
     terminal.types("n\r");
     assert_eq!(terminal.finish(), 4);
@@ -114,9 +123,9 @@ fn the_terminal_is_asked_even_when_standard_input_is_a_pipe() {
         rig.model()
     );
     let mut terminal = Terminal::shell(&rig, &line);
-    terminal.wait_for("Start? [y/N]").types("y\r");
+    terminal.wait_for("Start? [y]es").types("y\r");
     assert_eq!(terminal.finish(), 0);
-    assert!(terminal.screen().contains("> You said: piped"), "{}", terminal.screen());
+    assert!(terminal.screen().contains("You said: piped"), "{}", terminal.screen());
 }
 
 #[test]

@@ -11,6 +11,8 @@ mod flags;
 mod git_dirs;
 mod live;
 mod other_vocabulary;
+mod prompt;
+mod prompt_editor;
 mod replay;
 pub(crate) mod signals;
 mod subfolder;

@@ -43,7 +43,8 @@ fn the_demo_exits_0_and_shows_a_complete_a_partial_and_a_failed_subagent() {
           Tools       Glob, Grep, Note, Read; no network
           Model       script:demo
           Worst case  15,000,000 tokens, $5.00, no time limit
-          Budget      5,000,000 tokens per subagent; 20,000,000 tokens and $5.00 for the whole run
+          Budget      5,000,000 tokens per subagent; 20,000,000 tokens and $5.00 for the
+                      whole run
           Parallel    2 at a time
 
         run_0000000000_aaaaaa started

@@ -133,7 +133,7 @@ fn the_question_and_the_live_tree_on_a_terminal_are_escaped() {
     rig.write("tasks.json", tasks());
     let args = ["delegate", "tasks.json", "--model", rig.model()];
     let mut terminal = Terminal::start(&rig, 100, &[("NO_COLOR", "1")], &args);
-    terminal.wait_for("Start? [y/N]").types("y\r");
+    terminal.wait_for("Start? [y]es").types("y\r");
     terminal.finish();
     // All that may be left are our own movements: up, erasing a line, and the bounds of an update.
     let mut text = terminal.raw.clone();

@@ -27,13 +27,14 @@ fn is_fine(out: Output) {
 }
 
 #[test]
-fn a_run_typed_at_a_terminal_writes_nothing_to_the_registry() {
+fn a_run_typed_at_a_terminal_records_only_what_it_consumed() {
     let rig = Rig::with_script(SCRIPT);
-    is_fine(rig.delegate(&["-t", "quick=Look around"]));
+    is_fine(rig.delegate(&["-t", "quick=Look around", "-t", "also=Look there"]));
     is_fine(rig.run(["status"]));
-    for name in ["registry.jsonl", "registry.lock", "holders"] {
-        assert!(!rig.state().join(name).exists(), "{name}");
-    }
+    assert!(!rig.state().join("holders").exists());
+    let log = fs::read_to_string(rig.state().join("registry.jsonl")).unwrap();
+    assert_eq!(log.lines().count(), 1, "{log}");
+    assert!(log.contains(r#""event":{"delegations_sampled":"#), "{log}");
 }
 
 #[test]

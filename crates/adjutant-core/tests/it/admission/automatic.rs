@@ -115,3 +115,65 @@ fn content_may_lower_or_remove_the_auto_approval_amount_but_not_set_it() {
     insta::assert_snapshot!(set(Some("2"), json!(3)).unwrap_err(), @"approve_below_usd: project config may not change 2.0 to 3.0, it may only be lowered or taken away");
     insta::assert_snapshot!(set(None, json!(0.01)).unwrap_err(), @"approve_below_usd: project config may not change none to 0.01, it may only be lowered or taken away");
 }
+
+fn allow_up_to(sim: &mut Sim, dollars: f64) -> Vec<Event> {
+    let (hash, amount) = (asked_hash(sim), Usd::from_dollars(dollars).unwrap());
+    sim.submit(Command::ApproveUpTo { hash, amount }).unwrap()
+}
+
+#[test]
+fn yes_up_to_an_amount_lets_further_calls_start_until_it_is_used_up() {
+    let mut sim = Sim::new(below("none"));
+    assert_eq!(call(&mut sim, vec![paid("a")]), "asks");
+    let events = allow_up_to(&mut sim, 0.45);
+    insta::assert_snapshot!(serde_json::to_value(&events[0]).unwrap()["up_to"], @"0.45");
+    // The approved call itself does not count.
+    assert_eq!(sim.tree.auto_approved(), Usd::ZERO);
+    assert_eq!(call(&mut sim, vec![paid("b"), paid("c")]), "starts at $0.30");
+    assert_eq!(call(&mut sim, vec![paid("d")]), "starts at $0.15");
+    assert_eq!(call(&mut sim, vec![paid("e")]), "asks");
+    // A second answer counts from there on.
+    allow_up_to(&mut sim, 0.15);
+    assert_eq!(call(&mut sim, vec![paid("f")]), "starts at $0.15");
+    assert_eq!(call(&mut sim, vec![paid("g")]), "asks");
+    assert_eq!(sim.tree.auto_approval_limit(), Usd::from_dollars(0.60));
+    assert_eq!(format!("{:?}", Sim::replay(&sim.log).tree), format!("{:?}", sim.tree));
+}
+
+#[test]
+fn what_a_person_allowed_survives_every_cut_of_the_journal_and_never_lowers_the_policy() {
+    let mut sim = Sim::new(below("0.15"));
+    assert_eq!(call(&mut sim, vec![paid("a")]), "starts at $0.15");
+    assert_eq!(call(&mut sim, vec![paid("b")]), "asks");
+    let before = sim.log.len();
+    allow_up_to(&mut sim, 0.30);
+    for cut in before..=sim.log.len() {
+        let mut cut_off = Sim::replay(&sim.log[..cut]);
+        let allowed = if cut > before { "starts at $0.15" } else { "asks" };
+        assert_eq!(call(&mut cut_off, vec![paid("c")]), allowed, "after {cut} records");
+    }
+    let mut generous = Sim::new(below("1.00"));
+    assert_eq!(call(&mut generous, vec![about("unpriced")]), "asks");
+    allow_up_to(&mut generous, 0.01);
+    assert_eq!(call(&mut generous, vec![paid("d")]), "starts at $0.15");
+}
+
+#[test]
+fn an_answer_up_to_an_amount_counts_once_and_only_for_an_open_question() {
+    let mut sim = Sim::new(below("none"));
+    assert_eq!(call(&mut sim, vec![paid("a")]), "asks");
+    allow_up_to(&mut sim, 0.15);
+    let amount = Usd::from_dollars(9.0).unwrap();
+    for hash in ["00".to_owned(), asked_hash(&sim)] {
+        let refused = sim.tree.decide(sim.now, Command::ApproveUpTo { hash, amount }).unwrap_err();
+        assert_eq!(refused.code(), ErrorCode::ApprovalDenied);
+    }
+}
+
+fn asked_hash(sim: &Sim) -> String {
+    let asked = sim.log.iter().rev().find_map(|(_, event)| match event {
+        Event::ApprovalAsked { hash, .. } => Some(hash.clone()),
+        _ => None,
+    });
+    asked.unwrap()
+}

@@ -340,7 +340,7 @@ fn an_event_that_contradicts_the_state_is_an_error() {
         settled(child),
         settled(queued),
         returned(child, 7),
-        Event::Approved { hash: "00".into(), parent: sim.root() },
+        Event::Approved { hash: "00".into(), parent: sim.root(), up_to: None },
         Event::Denied { hash: "00".into(), reason: String::new() },
     ]
     .iter()

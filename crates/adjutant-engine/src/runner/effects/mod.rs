@@ -11,7 +11,7 @@ pub(crate) mod question_queue;
 pub(crate) mod workers;
 pub(crate) mod writing;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +22,7 @@ use adjutant_core::schema::{CallLimits, DelegateCall, ReturnFormat, TASK, TaskCa
 use adjutant_core::{
     AgentName, AttemptError, AttemptResult, Brief, Command, Conversation, DelegationOrigin, Event,
     Label, ModelErrorKind, ModelSpec, Policy, ReasoningEffort, RunId, SessionId, ToolCall,
-    ToolOutput, ToolSpec,
+    ToolOutput, ToolSpec, Usd,
 };
 use adjutant_formats::contract::{
     ArtifactFileState, ReturnContract, claims_changed_files, validate,
@@ -66,6 +66,8 @@ pub enum ApproverQuestion {
         left: BudgetAmount,
         /// The tools that commands of agents see, if agents have workspaces of their own.
         commands_see: Option<String>,
+        /// The external workers behind the agents of the tasks.
+        workers: BTreeMap<AgentName, String>,
     },
     /// Whether agents may fetch from this host for the rest of the run.
     Domain {
@@ -83,6 +85,8 @@ pub enum ApproverQuestion {
 pub enum ApproverAnswer {
     /// Yes, to exactly this call.
     Yes,
+    /// Yes to exactly this call, and to further calls of the run while their worst cases add up to at most this.
+    YesUpTo(Usd),
     /// No, for this reason.
     No(String),
     /// No answer yet: the question stays open until an answer comes over the control socket.
@@ -230,10 +234,15 @@ pub(crate) fn ask_person(
     });
     let command = match (subject, answer) {
         (QuestionSubject::Call(hash), ApproverAnswer::Yes) => Some(Command::Approve { hash }),
+        (QuestionSubject::Call(hash), ApproverAnswer::YesUpTo(amount)) => {
+            Some(Command::ApproveUpTo { hash, amount })
+        }
         (QuestionSubject::Call(hash), ApproverAnswer::No(reason)) => {
             Some(Command::Deny { hash, reason })
         }
-        (QuestionSubject::Domain(host), ApproverAnswer::Yes) => Some(Command::AllowDomain { host }),
+        (QuestionSubject::Domain(host), ApproverAnswer::Yes | ApproverAnswer::YesUpTo(_)) => {
+            Some(Command::AllowDomain { host })
+        }
         (QuestionSubject::Domain(host), ApproverAnswer::No(reason)) => {
             Some(Command::DenyDomain { host, reason })
         }

@@ -12,7 +12,8 @@ use adjutant_core::tree::WHOLE_RUN;
 use adjutant_core::workspace::{OwnWorkspace, WorkspaceFailure};
 use adjutant_core::write::RUN;
 use adjutant_core::{
-    Command, DelegationOrigin, Effect, SessionId, ToolCall, ToolOutput, ToolSet, ToolSpec, Tree,
+    Command, DelegationOrigin, Effect, Event, SessionId, ToolCall, ToolOutput, ToolSet, ToolSpec,
+    Tree,
 };
 use adjutant_tools::ApprovedHosts;
 use adjutant_workspace::HeadRef;
@@ -130,12 +131,20 @@ impl Runner {
                 if call == WHOLE_RUN {
                     events.splice(0..0, self.opening.iter().cloned());
                 }
-                let policy = Box::new(self.tree.policy().clone());
+                let mut policy = Box::new(self.tree.policy().clone());
+                // What a person allowed at an earlier question is used up like the policy's own amount.
+                policy.approve_below_usd = self.tree.auto_approval_limit();
+                let worker = |event: &Event| {
+                    let Event::Granted(grant) = event else { return None };
+                    let agent = &grant.brief.agent;
+                    Some((agent.clone(), self.tree.worker_name(agent)?.to_owned()))
+                };
+                let workers = events.iter().filter_map(worker).collect();
                 let left = self.tree.spendable(parent);
                 let commands_see = self.context.spaces.as_ref().and_then(|it| it.commands_see());
                 if let Some(run) = self.tree.run() {
                     self.questions.add(
-                        ApproverQuestion::Call { run, events, policy, left, commands_see },
+                        ApproverQuestion::Call { run, events, policy, left, commands_see, workers },
                         QuestionSubject::Call(hash),
                     );
                 }

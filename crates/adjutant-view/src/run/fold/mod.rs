@@ -80,7 +80,12 @@ fn fold_in(view: &mut RunView, entry: TimedEvent<'_>) {
             });
         }
         Event::AutoApproved { amount, .. } => view.auto_approved += *amount,
-        Event::Approved { hash, .. } => view.fold_approval_answered(hash, true),
+        Event::Approved { hash, up_to, .. } => {
+            view.fold_approval_answered(hash, true);
+            if let Some(amount) = up_to {
+                view.approved_up_to = Some(view.auto_approved + *amount);
+            }
+        }
         Event::Denied { hash, .. } => view.fold_approval_answered(hash, false),
         Event::Overran { session, amount } => view.fold_overrun(*session, *amount),
         Event::RunEnded { outcome } => {
