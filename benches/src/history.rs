@@ -149,8 +149,19 @@ impl<'a> TreeDriver<'a> {
 
     /// Answers models and tools until the run has ended: `turns` reads of `bytes` each, a report.
     pub(crate) fn finish(&mut self, turns: u32, bytes: usize) -> Result<(), Failure> {
+        self.advance(usize::MAX, turns, bytes)
+    }
+
+    /// Does the same, but stops after `steps` effects.
+    pub(crate) fn advance(
+        &mut self,
+        steps: usize,
+        turns: u32,
+        bytes: usize,
+    ) -> Result<(), Failure> {
         let content = "let total = parts.iter().sum();\n".repeat(bytes / 32);
-        while let Some(effect) = self.effects.pop_front() {
+        for _ in 0..steps {
+            let Some(effect) = self.effects.pop_front() else { return Ok(()) };
             self.now = self.now.plus_millis(1);
             match effect {
                 Effect::Model { session, turn, attempt, .. } => {

@@ -16,6 +16,7 @@ mod gateway_client;
 mod history;
 mod http_bars;
 mod launch;
+mod list_bars;
 mod mcp_bars;
 mod overview_bars;
 mod registry_bars;
@@ -50,7 +51,7 @@ pub(crate) type Failure = Box<dyn Error>;
 type TableGroup = fn(&Plan) -> Result<Vec<Row>, Failure>;
 
 /// The groups, in the order of the table.
-const GROUPS: [(&str, TableGroup); 11] = [
+const GROUPS: [(&str, TableGroup); 12] = [
     ("core", core_bars::measure),
     ("whole process", whole_bars::measure),
     ("wall", wall_bars::measure),
@@ -58,6 +59,7 @@ const GROUPS: [(&str, TableGroup); 11] = [
     ("HTTP", http_bars::measure),
     ("store", store_bars::measure),
     ("views", view_bars::measure),
+    ("lists", list_bars::measure),
     ("workspaces", space_bars::measure),
     ("stories", story_bars::measure),
     ("MCP", mcp_bars::measure),

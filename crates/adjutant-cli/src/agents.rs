@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::args::{AgentsArgs, WorkFlags};
 use crate::delegate::absolute;
 use crate::exit::{Exit, Failure};
-use crate::output::{print, print_json, say};
+use crate::output::{print_json, print_list, say};
 use crate::settings::{Settings, user_folders};
 use crate::wiring::ChosenModel;
 
@@ -139,7 +139,7 @@ pub(crate) fn run_agents(args: &AgentsArgs, as_json: bool) -> Result<Exit, Failu
     if as_json {
         print_json(&as_object(&roster, &roles, whole))?;
     } else {
-        print(&as_text(&roster, &roles, whole))?;
+        print_list(&as_text(&roster, &roles, whole))?;
     }
     Ok(Exit::Completed)
 }

@@ -18,7 +18,7 @@ use crate::ask::Terminal;
 use crate::exit::{Exit, Failure};
 use crate::hints::program;
 use crate::live::columns;
-use crate::output::{print, print_json};
+use crate::output::{print, print_json, print_list};
 use crate::records;
 use crate::results::PendingMerge;
 
@@ -47,7 +47,7 @@ pub(crate) fn run_approvals(archive: &Archive, as_json: bool) -> Result<Exit, Fa
             let mut prompts = prompt_questions(archive, &runs, &[]);
             prompts.retain(|it| it.terminal.is_some() && !as_json);
             let texts: Vec<String> = prompts.iter().map(|it| it.text(false)).collect();
-            print(&texts.join("\n"))?;
+            print_list(&texts.join("\n"))?;
             return Err(failure.hint(UNREADABLE_REGISTRY));
         }
     };
@@ -71,7 +71,7 @@ pub(crate) fn run_approvals(archive: &Archive, as_json: bool) -> Result<Exit, Fa
     let inbox = all.iter().map(|it| it.text(shows_codes));
     let inbox = inbox.chain(merges.iter().map(|it| it.text(archive, shows_codes)));
     let texts: Vec<String> = inbox.chain(prompts.iter().map(|it| it.text(shows_codes))).collect();
-    print(&texts.join("\n"))?;
+    print_list(&texts.join("\n"))?;
     Ok(Exit::Completed)
 }
 

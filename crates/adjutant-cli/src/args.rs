@@ -28,8 +28,9 @@ pub(crate) use eval::EvalArgs;
 pub(crate) use init::InitArgs;
 pub(crate) use mcp::{McpArgs, McpClient, McpCommand, McpScope, OnDisconnect};
 pub(crate) use records::{
-    CancelRunArgs, CostArgs, ErrorsArgs, ErrorsCommand, LogArgs, NAME, PruneRunsArgs, ResultArgs,
-    RunArg, ScopeFlag, StatusArgs, TellAgentArgs, WaitForRunArgs, WatchRunArgs,
+    CancelRunArgs, CostArgs, CostGroup, CostPeriod, ErrorsArgs, ErrorsCommand, LogArgs, NAME,
+    PruneRunsArgs, ResultArgs, RunArg, ScopeFlag, StatusArgs, TellAgentArgs, WaitForRunArgs,
+    WatchRunArgs,
 };
 pub(crate) use results::{
     DiffResultsArgs, DiscardResultsArgs, MergeAfterRun, MergeMode, MergeResultsArgs,

@@ -275,8 +275,11 @@ fn is_live(files: &RunFiles) -> bool {
     matches!(files.liveness(), Ok(RunLiveness::Live { .. }))
 }
 
-const CANCEL: CommandVerb = CommandVerb { typed: "cancel", noun: "live run", has_anywhere: false };
+const CANCEL: CommandVerb =
+    CommandVerb { typed: "cancel", noun: "live run", has_anywhere: false, otherwise: "" };
 
-const TELL: CommandVerb = CommandVerb { typed: "tell", noun: "live run", has_anywhere: false };
+const TELL: CommandVerb =
+    CommandVerb { typed: "tell", noun: "live run", has_anywhere: false, otherwise: "" };
 
-const WAIT: CommandVerb = CommandVerb { typed: "wait", noun: "run", has_anywhere: true };
+const WAIT: CommandVerb =
+    CommandVerb { typed: "wait", noun: "run", has_anywhere: true, otherwise: "" };

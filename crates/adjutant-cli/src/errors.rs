@@ -5,16 +5,17 @@ use std::collections::BTreeSet;
 use adjutant_core::{Event, RunId};
 use adjutant_engine::{Archive, ArchiveError, RunFiles};
 use adjutant_formats::contract::{ErrorType, WireWord};
-use adjutant_view::errors::{self, ErrorJson, ErrorsJson};
-use adjutant_view::sanitize;
+use adjutant_view::errors::{self, ErrorJson, ErrorsJson, FixStatus};
 use adjutant_view::wire::pretty;
+use adjutant_view::{RunSummary, error_groups, sanitize};
 
 use crate::args::{ErrorsArgs, ErrorsCommand};
 use crate::exit::{Exit, Failure};
 use crate::output::{print, print_json, say};
 use crate::projections;
-use crate::records::{ViewDetail, archive_failure, colours, count_with_noun, fold};
+use crate::records::{ViewDetail, archive_failure, colours, count_with_noun, fold, list_columns};
 use crate::run_lookup;
+use crate::run_summaries::readable_summaries;
 
 /// The name of the file in the state directory.
 const FILE: &str = "errors.json";
@@ -61,16 +62,26 @@ pub(crate) fn run_errors(
         print_json(&ErrorsJson::new(shown))?;
         return Ok(Exit::Completed);
     }
-    print(&errors::render(&shown, colours()))?;
-    say(&summary(&shown, fixed.len()));
+    // The errors of one run are few enough to list each.
+    let is_grouped = args.run.is_none() && !args.each;
+    let groups = error_groups::group(&shown);
+    if is_grouped {
+        print(&error_groups::render(&groups, list_columns(), colours()))?;
+    } else {
+        print(&errors::render(&shown, list_columns(), colours()))?;
+    }
+    say(&summary(&shown, fixed.len(), groups.len(), is_grouped));
     Ok(Exit::Completed)
 }
 
-fn summary(shown: &[ErrorJson], hidden: usize) -> String {
+fn summary(shown: &[ErrorJson], hidden: usize, kinds: usize, is_grouped: bool) -> String {
     let mut text = match shown {
         [] => "No errors".to_owned(),
         some => count_with_noun(some.len(), "error"),
     };
+    if is_grouped && kinds < shown.len() {
+        text += &format!(" of {}; --each lists each", count_with_noun(kinds, "kind"));
+    }
     if hidden > 0 {
         text += &format!("; {hidden} fixed not shown, --all shows them");
     }
@@ -103,7 +114,7 @@ fn mark_fixed(archive: &Archive, id: &str, as_json: bool) -> Result<Exit, Failur
             | ArchiveError::Write { .. }
             | ArchiveError::File(_) => archive_failure(error),
         })?;
-        error.fix_status = errors::FIXED;
+        error.fix_status = FixStatus::Fixed;
     }
     // Even if it was fixed before: errors.json may have been missing then.
     projections::keep_errors(&fold(&files, ViewDetail::Numbers)?.0);
@@ -126,15 +137,11 @@ pub(crate) fn mark_all_fixed(archive: &Archive, run: RunId) -> Result<(), Failur
 
 /// Returns the errors of all runs, each with the files of its run, newest run first.
 fn all_errors(archive: &Archive) -> Result<Vec<(RunFiles, ErrorJson)>, Failure> {
-    let mut all = Vec::new();
-    for files in archive.runs().map_err(archive_failure)? {
-        // A damaged run must not hide the others.
-        match of_run(&files) {
-            Ok(errors) => all.extend(errors.into_iter().map(|error| (files.clone(), error))),
-            Err(failure) => say(&format!("adjutant: {failure}")),
-        }
-    }
-    Ok(all)
+    let summaries = readable_summaries(archive)?.into_iter();
+    let errors_of = |(files, summary): (RunFiles, RunSummary)| {
+        summary.errors.into_iter().map(move |error| (files.clone(), error))
+    };
+    Ok(summaries.flat_map(errors_of).collect())
 }
 
 fn of_run(files: &RunFiles) -> Result<Vec<ErrorJson>, Failure> {

@@ -34,6 +34,7 @@ use crate::hints::program;
 use crate::live::{self, LiveView};
 use crate::output::{print_json, print_markdown, say, say_view};
 use crate::projections;
+use crate::records::table_columns;
 use crate::results::{MergeScope, after_run};
 
 /// How progress and result of a run are shown, and what happens to its work.
@@ -342,7 +343,10 @@ fn show_synthesis(
     let end = end.map(|text| text.trim_end().to_owned());
     let parts: Vec<String> = head.into_iter().chain(said).chain(end).chain(came).collect();
     print_markdown(&format!("{}\n", parts.join("\n\n").trim_end()))?;
-    say_view(&format!("\n{}", tree::render(view, now, ProcessLiveness::Alive, palette)));
+    say_view(&format!(
+        "\n{}",
+        tree::render(view, now, ProcessLiveness::Alive, palette, table_columns(io::stderr()))
+    ));
     CallResults::of_run(view).receipts().iter().for_each(|line| say(line));
     say(&total(view, now, ProcessLiveness::Alive));
     auto_approved_line(view).iter().for_each(|words| say(words));

@@ -2,6 +2,7 @@
 //!
 //! The program is the only delegation of an ordinary run, so the bill, the log and the limits are those of every run.
 
+use std::io;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -21,6 +22,7 @@ use crate::execute::{DisplayOptions, RunRequest, execute_in_view};
 use crate::exit::{Exit, Failure};
 use crate::live::LiveView;
 use crate::output::say;
+use crate::records::table_columns;
 use crate::settings::{Settings, base_depth, open_archive};
 use crate::wiring::ModelSetup;
 
@@ -82,7 +84,7 @@ pub(crate) fn run_gateway(args: GatewayArgs, home: Option<PathBuf>) -> Result<Ex
     )?;
     // A run that was cancelled or has used up its budget leaves the program running.
     let status = result.finish();
-    say(cost::render(&ran.view, None).trim_end());
+    say(cost::render(&ran.view, None, table_columns(io::stderr())).trim_end());
     archive.prune_daily();
     let problem = ran.view.delegations().next().and_then(|it| it.reason.clone());
     match status {

@@ -13,6 +13,7 @@ mod ask;
 mod checks;
 mod commands;
 mod control;
+mod cost;
 mod delegate;
 mod demo;
 mod detached;
@@ -42,6 +43,7 @@ mod records;
 mod results;
 mod resume;
 mod run_lookup;
+mod run_summaries;
 mod screen_region;
 mod settings;
 mod story;
@@ -120,7 +122,7 @@ fn act(cli: Cli) -> Result<ExitCode, Failure> {
         CliCommand::Watch(args) => watch::run_watch(&archive()?, &args.run, json),
         CliCommand::Result(args) => records::run_result(&archive()?, &args, json),
         CliCommand::Transcript(run) => records::run_transcript(&archive()?, &run, json),
-        CliCommand::Cost(args) => records::run_cost(&archive()?, &args, json),
+        CliCommand::Cost(args) => cost::run_cost(&archive()?, &args, json),
         CliCommand::Errors(args) => errors::run_errors(&archive()?, &args, json),
         CliCommand::Log(args) => records::run_log(&archive()?, &args, json),
         CliCommand::Diff(args) => results::run_diff(&archive()?, &args, json),

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::args::PolicyFlags;
 use crate::exit::{Exit, Failure};
 use crate::mcp_clients;
-use crate::output::{print, print_json};
+use crate::output::{print, print_json, print_list};
 use crate::readiness::{Abilities, Readiness};
 use crate::results;
 use crate::settings::Settings;
@@ -32,8 +32,8 @@ pub(crate) fn run_models(as_json: bool) -> Result<Exit, Failure> {
         let as_of = ModelSetup::prices_as_of();
         print_json(&json!({ "v": 1, "prices_as_of": as_of, "models": listed }))?;
     } else {
-        print(&models.iter().map(as_line).collect::<String>())?;
-        print(&format!("\nPrices are as of {}. {OWN_FIGURES}", ModelSetup::prices_as_of()))?;
+        print_list(&models.iter().map(as_line).collect::<String>())?;
+        print_list(&format!("\nPrices are as of {}. {OWN_FIGURES}", ModelSetup::prices_as_of()))?;
     }
     Ok(Exit::Completed)
 }

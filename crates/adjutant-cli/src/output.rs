@@ -2,7 +2,8 @@
 
 use std::io::{self, Write};
 
-use adjutant_view::{layout, sanitize, terminal_markdown};
+use adjutant_view::layout::{self, wrap_lines};
+use adjutant_view::{sanitize, terminal_markdown};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 
@@ -67,6 +68,11 @@ pub(crate) fn print_markdown(text: &str) -> Result<(), Failure> {
     }
     let rendered = terminal_markdown::render(text, pager::columns(), colours());
     print(&if is_utf8_locale() { rendered } else { layout::ascii(&rendered) })
+}
+
+/// Prints a list. On a terminal, lines that are too wide are wrapped between words.
+pub(crate) fn print_list(text: &str) -> Result<(), Failure> {
+    if pager::is_terminal() { print(&wrap_lines(text, pager::columns())) } else { print(text) }
 }
 
 /// Returns whether standard output is a pipe whose reader has closed it.

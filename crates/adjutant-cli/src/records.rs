@@ -1,7 +1,9 @@
-//! The commands that read recorded runs: `status`, `tree`, `result`, `transcript`, `cost`, `log`; and `prune`.
+//! The commands that read recorded runs: `status`, `tree`, `result`, `transcript`, `log`; and `prune`.
 //!
 //! They read journals only and never contact the process of a run. Start at [`fold`].
 
+use std::io::IsTerminal;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
 
@@ -14,36 +16,35 @@ use adjutant_engine::{
 use adjutant_view::results::{CallResults, root_end, synthesis};
 use adjutant_view::status::{self, ContentRetention, ObservedRun, StatusJson};
 use adjutant_view::transcript::Transcript;
-use adjutant_view::turn_costs::TurnCosts;
 use adjutant_view::{
-    Delegation, Palette, ProcessLiveness, RunView, TimedEvent, cost, delegations, log, sanitize,
-    tree,
+    Delegation, Palette, ProcessLiveness, RunView, TimedEvent, delegations, log, sanitize, tree,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::args::{
-    CostArgs, LogArgs, PruneRunsArgs, ResultArgs, ResultFormat, RunArg, ScopeFlag, StatusArgs,
+    LogArgs, PruneRunsArgs, ResultArgs, ResultFormat, RunArg, ScopeFlag, StatusArgs,
 };
 use crate::delegate::absolute;
 use crate::execute::{show_results, transcripts};
 use crate::exit::{Exit, Failure};
 use crate::hints::{advise, program};
-use crate::live::palette;
+use crate::live::{columns, palette};
 use crate::output::{has_no_reader, json_line, print, print_json, print_markdown, say};
 use crate::pager;
 use crate::projections;
 use crate::results::{disk_usage_json, disk_usage_text, prune_merges, prune_results};
 use crate::run_lookup::{self, CommandVerb, ProjectTree};
+use crate::run_summaries::run_workdirs;
 
 /// The version of the views in checkpoints. Increase it when the fields of [`RunView`] change.
-const FOLD_VERSION: u32 = 14;
+const FOLD_VERSION: u32 = 15;
 
 /// A run that was found, with its folded journal.
-struct FoundRun {
-    files: RunFiles,
-    view: RunView,
-    session: Option<SessionId>,
+pub(crate) struct FoundRun {
+    pub(crate) files: RunFiles,
+    pub(crate) view: RunView,
+    pub(crate) session: Option<SessionId>,
     liveness: ProcessLiveness,
 }
 
@@ -119,11 +120,13 @@ struct RunListJson {
 fn list(archive: &Archive, args: &StatusArgs, as_json: bool) -> Result<Exit, Failure> {
     let mut views = Vec::new();
     let mut unreadable = 0;
-    let mut runs = archive.runs().map_err(archive_failure)?;
-    if args.here {
+    let mut runs = if args.here {
         let tree = ProjectTree::around(&absolute(Path::new("."))?);
-        runs.retain(|files| files.workdir().is_some_and(|workdir| tree.has(&workdir)));
-    }
+        let in_tree = run_workdirs(archive)?.into_iter().filter(|(_, workdir)| tree.has(workdir));
+        in_tree.map(|(files, _)| files).collect()
+    } else {
+        archive.runs().map_err(archive_failure)?
+    };
     let (all, most) = (runs.len(), if args.all { usize::MAX } else { args.number });
     // A live run is listed even if many runs started after it.
     let is_live = |files: &RunFiles| matches!(files.liveness(), Ok(RunLiveness::Live { .. }));
@@ -180,6 +183,11 @@ pub(crate) fn list_columns() -> usize {
     if pager::is_terminal() { pager::columns() } else { PIPE_COLUMNS }
 }
 
+/// Returns the width of tables on another output.
+pub(crate) fn table_columns(output: impl AsFd + IsTerminal) -> usize {
+    if output.is_terminal() { columns(output) } else { PIPE_COLUMNS }
+}
+
 const PIPE_COLUMNS: usize = 160;
 
 /// How many of the newest runs are searched for live ones that are not among the listed.
@@ -192,7 +200,7 @@ pub(crate) fn run_tree(archive: &Archive, run: &RunArg, as_json: bool) -> Result
     if as_json {
         print_json(&tree::json(view, now, liveness))?;
     } else {
-        print(&tree::render(view, now, liveness, colours()))?;
+        print(&tree::render(view, now, liveness, colours(), list_columns()))?;
         say_how_to_resume(&found.observed());
     }
     Ok(Exit::Completed)
@@ -314,27 +322,6 @@ fn only_session(found: &FoundRun, lead: Option<SessionId>) -> Result<SessionId, 
         .hint(choices.join("\n  ")))
 }
 
-/// Runs `adjutant cost`.
-pub(crate) fn run_cost(archive: &Archive, args: &CostArgs, as_json: bool) -> Result<Exit, Failure> {
-    let found = find_in_scope(archive, &args.run, args.scope, COST, ViewDetail::Numbers)?;
-    if args.turns {
-        let mut turns = TurnCosts::default();
-        for record in found.files.records().map_err(archive_failure)? {
-            turns.apply(&record.map_err(archive_failure)?.event);
-        }
-        if as_json {
-            print_json(&turns.json(&found.view, found.session))?
-        } else {
-            print(&turns.render(&found.view, found.session))?
-        }
-    } else if as_json {
-        print_json(&cost::json(&found.view, found.session))?
-    } else {
-        print(&cost::render(&found.view, found.session))?
-    }
-    Ok(Exit::Completed)
-}
-
 /// Runs `adjutant log`: prints every event, or with `--delegations` the start and end of each delegation.
 pub(crate) fn run_log(archive: &Archive, args: &LogArgs, as_json: bool) -> Result<Exit, Failure> {
     let (files, session) = run_lookup::find_to_show(archive, args.run.run.as_deref(), |_| true)?;
@@ -451,7 +438,8 @@ fn find(archive: &Archive, text: Option<&str>, need: ViewDetail) -> Result<Found
     FoundRun::read(run_lookup::find_to_show(archive, text, |_| true)?, need)
 }
 
-fn find_in_scope(
+/// Finds and folds a run or session, in the directories that `scope` allows.
+pub(crate) fn find_in_scope(
     archive: &Archive,
     run: &RunArg,
     scope: ScopeFlag,
@@ -462,9 +450,8 @@ fn find_in_scope(
     FoundRun::read(run_lookup::find_in_scope(archive, text, scope.scope(), verb, |_| true)?, need)
 }
 
-const RESULT: CommandVerb = CommandVerb { typed: "result", noun: "run", has_anywhere: true };
-
-const COST: CommandVerb = CommandVerb { typed: "cost", noun: "run", has_anywhere: true };
+const RESULT: CommandVerb =
+    CommandVerb { typed: "result", noun: "run", has_anywhere: true, otherwise: "" };
 
 /// Folds a journal that was already read, with its texts. No process may be working on the run.
 pub(crate) fn fold_read(run: RunId, journal: &LoadedJournal) -> RunView {
@@ -491,14 +478,24 @@ pub(crate) fn fold(
         say_torn(files.id(), torn);
         view.close_open_calls();
     }
-    if view.run().is_none() {
-        let text = match liveness {
-            ProcessLiveness::Alive => "nothing is recorded yet; look again in a moment",
-            ProcessLiveness::Dead => "nothing is recorded: the run died before its first step",
-        };
-        return Err(Failure::new(Exit::Failed, format!("{}: {text}", files.id())));
-    }
+    check_begun(files, &view, liveness)?;
     Ok((view, liveness))
+}
+
+/// Fails if nothing of a run is recorded.
+pub(crate) fn check_begun(
+    files: &RunFiles,
+    view: &RunView,
+    liveness: ProcessLiveness,
+) -> Result<(), Failure> {
+    if view.run().is_some() {
+        return Ok(());
+    }
+    let text = match liveness {
+        ProcessLiveness::Alive => "nothing is recorded yet; look again in a moment",
+        ProcessLiveness::Dead => "nothing is recorded: the run died before its first step",
+    };
+    Err(Failure::new(Exit::Failed, format!("{}: {text}", files.id())))
 }
 
 /// Returns whether a live process works on a run.

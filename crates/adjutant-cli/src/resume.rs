@@ -381,6 +381,7 @@ fn moved_tree_hint(run: RunId) -> String {
     )
 }
 
-const RESUME: CommandVerb = CommandVerb { typed: "resume", noun: "run", has_anywhere: false };
+const RESUME: CommandVerb =
+    CommandVerb { typed: "resume", noun: "run", has_anywhere: false, otherwise: "" };
 
 const ANOTHER_MODEL: &str = "Choose an available one with --model.";

@@ -19,6 +19,7 @@ use crate::delegate::absolute;
 use crate::exit::Failure;
 use crate::output::say;
 use crate::records::{archive_failure, liveness, numbers};
+use crate::run_summaries::run_workdirs;
 
 /// The word that means the latest run.
 const LATEST: &str = "latest";
@@ -32,6 +33,8 @@ pub(crate) struct CommandVerb {
     pub(crate) noun: &'static str,
     /// Whether the command takes `--anywhere`.
     pub(crate) has_anywhere: bool,
+    /// A sentence about what else to type, with a space before it, or nothing.
+    pub(crate) otherwise: &'static str,
 }
 
 /// The git work tree around a directory, or the directory itself without git.
@@ -45,7 +48,8 @@ impl ProjectTree {
 
     /// Returns whether `workdir` exists and belongs to this tree.
     pub(crate) fn has(&self, workdir: &Path) -> bool {
-        Self::around(workdir).0 == self.0 && workdir.is_dir()
+        // The first comparison needs no system call and excludes most directories.
+        workdir.starts_with(&self.0) && Self::around(workdir).0 == self.0 && workdir.is_dir()
     }
 }
 
@@ -193,22 +197,24 @@ fn latest_here(
     fits: impl Fn(&RunFiles) -> bool,
 ) -> Result<RunFiles, Failure> {
     let root = absolute(root)?;
-    let found = match latest(&archive.runs().map_err(archive_failure)?, &root, fits) {
-        LatestRun::Here(files) => return Ok(files),
-        LatestRun::Elsewhere(files, workdir) => Some((files.id(), workdir)),
-        LatestRun::None => None,
-    };
-    let CommandVerb { typed, noun, has_anywhere } = verb;
-    let flag = if has_anywhere { " or --anywhere" } else { "" };
+    let found = LatestRuns::find(archive, &root, fits)?;
+    found.preferred_here.ok_or_else(|| not_here(&root, verb, found.preferred_elsewhere))
+}
+
+/// Says that there is no run in this directory, and what to type for the latest one `elsewhere`.
+fn not_here(root: &Path, verb: CommandVerb, elsewhere: Option<(RunFiles, PathBuf)>) -> Failure {
+    let CommandVerb { typed, noun, has_anywhere, otherwise } = verb;
     let folder = sanitize::line(&root.display().to_string()).into_owned();
     let failure = Failure::usage(format!("no {noun} in {folder}"));
-    Err(match found {
-        Some((run, workdir)) => failure.hint(format!(
-            "The latest elsewhere is {run}, in {}: `adjutant {typed} {run}`{flag} selects it.",
-            sanitize::line(&workdir.display().to_string())
-        )),
-        None => failure.hint("`adjutant status` lists the runs."),
-    })
+    let Some((files, workdir)) = elsewhere else {
+        return failure.hint("`adjutant status` lists the runs.");
+    };
+    let run = files.id();
+    let flag = if has_anywhere { format!(" or `adjutant {typed} --anywhere`") } else { "".into() };
+    failure.hint(format!(
+        "The latest elsewhere is {run}, in {}: `adjutant {typed} {run}`{flag} selects it.{otherwise}",
+        sanitize::line(&workdir.display().to_string())
+    ))
 }
 
 /// Where the latest run is searched.
@@ -233,9 +239,10 @@ pub(crate) fn find_in_scope(
 ) -> Result<(RunFiles, Option<SessionId>), Failure> {
     let latest = || match scope {
         RunScope::Here => {
-            let here = Path::new(".");
-            latest_here(archive, here, verb, preferred)
-                .or_else(|_| latest_here(archive, here, verb, |_| true))
+            let root = absolute(Path::new("."))?;
+            let found = LatestRuns::find(archive, &root, preferred)?;
+            let here = found.preferred_here.or(found.here);
+            here.ok_or_else(|| not_here(&root, verb, found.elsewhere))
         }
         RunScope::Anywhere => latest_anywhere(archive, preferred),
     };
@@ -286,24 +293,13 @@ fn latest_shown(
     let (Ok(root), Some(of_newest)) = (absolute(Path::new(".")), newest.workdir()) else {
         return Ok(newest);
     };
-    let runs = archive.runs().map_err(archive_failure)?;
-    let liked = latest(&runs, &root, &preferred);
-    if let LatestRun::Here(files) = liked {
+    let found = LatestRuns::find(archive, &root, preferred)?;
+    if let Some(files) = found.preferred_here.or(found.here) {
         return Ok(files);
     }
-    if let LatestRun::Here(files) = latest(&runs, &root, |_| true) {
-        return Ok(files);
-    }
-    let is_latest = match &liked {
-        LatestRun::Elsewhere(files, _) => files.id() == newest.id(),
-        LatestRun::Here(_) | LatestRun::None => true,
-    };
-    let (files, workdir) = match liked {
-        LatestRun::Elsewhere(files, workdir) => (files, workdir),
-        LatestRun::Here(_) | LatestRun::None => (newest, of_newest),
-    };
+    let (files, workdir) = found.preferred_elsewhere.unwrap_or_else(|| (newest.clone(), of_newest));
     let workdir = sanitize::line(&workdir.display().to_string()).into_owned();
-    let latest = if is_latest { ", the latest," } else { "" };
+    let latest = if files.id() == newest.id() { ", the latest," } else { "" };
     say(&format!(
         "adjutant: no run in this directory; showing {}{latest} from {workdir}",
         files.id()
@@ -311,28 +307,70 @@ fn latest_shown(
     Ok(files)
 }
 
-/// The latest run that fits, and whether it is in the tree.
-enum LatestRun {
-    Here(RunFiles),
-    /// There is none in the tree; this one worked in another directory.
-    Elsewhere(RunFiles, PathBuf),
-    None,
+/// The latest runs in a tree and outside of it. An unreadable run is none of them; naming it prints the error.
+#[derive(Default)]
+struct LatestRuns {
+    preferred_here: Option<RunFiles>,
+    /// The latest in the tree, unless there is a preferred one that is later.
+    here: Option<RunFiles>,
+    preferred_elsewhere: Option<(RunFiles, PathBuf)>,
+    elsewhere: Option<(RunFiles, PathBuf)>,
 }
 
-fn latest(runs: &[RunFiles], root: &Path, fits: impl Fn(&RunFiles) -> bool) -> LatestRun {
-    let (tree, mut elsewhere) = (ProjectTree::around(root), LatestRun::None);
-    for files in runs.iter().filter(|it| fits(it)) {
-        // An unreadable run is skipped here. Naming it prints the error.
-        let Some(workdir) = files.workdir() else { continue };
-        if tree.has(&workdir) {
-            return LatestRun::Here(files.clone());
+impl LatestRuns {
+    /// Searches the tree around `root`, up to the latest run that `is_preferred`.
+    fn find(
+        archive: &Archive,
+        root: &Path,
+        is_preferred: impl Fn(&RunFiles) -> bool,
+    ) -> Result<Self, Failure> {
+        let (tree, mut found) = (ProjectTree::around(root), Self::default());
+        let runs = archive.runs().map_err(archive_failure)?;
+        let read_directly = runs.len().min(READ_DIRECTLY);
+        for files in &runs[..read_directly] {
+            let Some(workdir) = files.workdir() else { continue };
+            if found.take(&tree, files, workdir, &is_preferred) {
+                return Ok(found);
+            }
         }
-        if let LatestRun::None = elsewhere {
-            elsewhere = LatestRun::Elsewhere(files.clone(), workdir);
+        if runs.len() == read_directly {
+            return Ok(found);
         }
+        // What was searched above changes nothing the second time.
+        for (files, workdir) in run_workdirs(archive)? {
+            if found.take(&tree, &files, workdir, &is_preferred) {
+                break;
+            }
+        }
+        Ok(found)
     }
-    elsewhere
+
+    /// Takes the next older run. Returns whether the search is over.
+    fn take(
+        &mut self,
+        tree: &ProjectTree,
+        files: &RunFiles,
+        workdir: PathBuf,
+        is_preferred: impl Fn(&RunFiles) -> bool,
+    ) -> bool {
+        if tree.has(&workdir) {
+            if is_preferred(files) {
+                self.preferred_here = Some(files.clone());
+                return true;
+            }
+            self.here.get_or_insert_with(|| files.clone());
+            return false;
+        }
+        if self.preferred_elsewhere.is_none() && is_preferred(files) {
+            self.preferred_elsewhere = Some((files.clone(), workdir.clone()));
+        }
+        self.elsewhere.get_or_insert_with(|| (files.clone(), workdir));
+        false
+    }
 }
+
+/// How many of the latest runs are read before the index of all runs is: usually one of them is wanted.
+const READ_DIRECTLY: usize = 16;
 
 /// How many of the latest runs are searched for a task.
 const ASKED: usize = 20;

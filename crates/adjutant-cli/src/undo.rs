@@ -97,7 +97,8 @@ pub(crate) fn run_undo(
     Ok(exit(&undone))
 }
 
-const UNDO: CommandVerb = CommandVerb { typed: "undo", noun: "run", has_anywhere: false };
+const UNDO: CommandVerb =
+    CommandVerb { typed: "undo", noun: "run", has_anywhere: false, otherwise: "" };
 
 /// A task whose entry in the task list is no longer true after the undo.
 struct StaleTask {

@@ -16,7 +16,9 @@ use crate::args::RunArg;
 use crate::exit::{Exit, Failure};
 use crate::full_screen::{has_full_screen, run_full_screen};
 use crate::output::{has_no_reader, print, print_json_line, say};
-use crate::records::{archive_failure, liveness, now, observe_run, say_how_to_resume};
+use crate::records::{
+    archive_failure, list_columns, liveness, now, observe_run, say_how_to_resume,
+};
 use crate::run_lookup;
 
 /// How often the journal is read.
@@ -150,7 +152,7 @@ pub(crate) fn conclude(
         view.close_open_calls();
     }
     if let Some(palette) = palette {
-        print(&tree::render(&view, now(files, &view), liveness, palette))?;
+        print(&tree::render(&view, now(files, &view), liveness, palette, list_columns()))?;
     }
     say_how_to_resume(&observe_run(&view, liveness, files));
     let one = session.and_then(|session| view.delegation(session));

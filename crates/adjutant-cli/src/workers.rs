@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::args::PolicyFlags;
 use crate::exit::{Exit, Failure};
-use crate::output::{print, print_json};
+use crate::output::{print_json, print_list};
 use crate::settings::Settings;
 use crate::wiring::ModelSetup;
 
@@ -21,8 +21,8 @@ pub(crate) fn run_workers(as_json: bool) -> Result<Exit, Failure> {
         let listed: Vec<Value> = workers.iter().map(as_object).collect();
         print_json(&json!({ "v": 1, "workers": listed }))?;
     } else {
-        print(&workers.iter().map(as_line).collect::<String>())?;
-        print(
+        print_list(&workers.iter().map(as_line).collect::<String>())?;
+        print_list(
             "\nA metered worker has no key and no network of its own: its model calls go through Adjutant, which holds \
              the\nkey and the budget. Use one with: adjutant delegate --write --worker NAME -t fix=\"…\"\n",
         )?;

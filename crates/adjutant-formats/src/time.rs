@@ -58,6 +58,26 @@ pub fn date(wall_ms: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}")
 }
 
+/// Parses a UTC date such as `2025-01-31`, from 1970 on. Returns the wall clock time of its beginning.
+#[must_use]
+pub fn parse_date(text: &str) -> Option<u64> {
+    let mut parts = text.splitn(3, '-').map(|part| part.parse::<u64>().ok());
+    let (year, month, day) = (parts.next()??, parts.next()??, parts.next()??);
+    if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    // The inverse of `civil`.
+    let (year_from_march, month_from_march) =
+        if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let (era, year_of_era) = (year_from_march / 400, year_from_march % 400);
+    let of_year = (153 * month_from_march + 2) / 5 + day - 1;
+    let of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + of_year;
+    let days = (era * 146_097 + of_era).checked_sub(719_468)?;
+    let wall_ms = days * MS_PER_DAY;
+    // A day that the month does not have, and other spellings, give another date.
+    (date(wall_ms) == text).then_some(wall_ms)
+}
+
 /// Formats a wall clock time as RFC 3339 in UTC, to the second: `2025-01-31T12:34:56Z`.
 #[must_use]
 pub fn rfc3339(wall_ms: u64) -> String {
@@ -81,4 +101,41 @@ const fn civil(days: u64) -> (u64, u64, u64) {
     let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
     let year = year_of_era + era * 400 + if month <= 2 { 1 } else { 0 };
     (year, month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{date, parse_date};
+
+    #[test]
+    fn a_date_is_parsed_as_it_is_printed() {
+        for days in (0..800_000).step_by(13) {
+            let wall_ms = days * super::MS_PER_DAY;
+            assert_eq!(parse_date(&date(wall_ms)), Some(wall_ms), "{}", date(wall_ms));
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_date_of_the_calendar_is_refused() {
+        for text in [
+            "",
+            "2025",
+            "2025-02",
+            "2025-02-29",
+            "2025-13-01",
+            "2025-00-10",
+            "2025-04-31",
+            "2025-4-3",
+            "1969-12-31",
+            "10000-01-01",
+            "2025-01-01T00:00:00Z",
+            " 2025-01-01",
+            "+2025-01-01",
+            "99999999999999999999-01-01",
+            "2025-01-00",
+            "2025-01-99",
+        ] {
+            assert_eq!(parse_date(text), None, "{text}");
+        }
+    }
 }

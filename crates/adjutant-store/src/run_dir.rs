@@ -8,12 +8,12 @@
 //! A [`JournalStamp`] is the length and modification time of the journal.
 
 use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use adjutant_core::{RunId, SessionId};
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::control_socket;
 use crate::files::{self, FileError, FileErrorContext};
@@ -27,11 +27,14 @@ use crate::writer_process::WriterProcess;
 pub(crate) const CONTENT_DIRS: [&str; 4] = ["scratch", "transcripts", "projections", "before"];
 const CHECKPOINT: &str = "checkpoint.json";
 
+const NS_PER_SECOND: i64 = 1_000_000_000;
+
 /// The length and modification time of a journal, to detect that it was changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JournalStamp {
     pub(crate) bytes: u64,
-    modified: SystemTime,
+    /// Nanoseconds since 1970.
+    modified_ns: i64,
 }
 
 /// The directory of one run.
@@ -134,7 +137,7 @@ impl RunDir {
     /// Returns whether the run's journal exists and is not empty.
     #[must_use]
     pub fn has_records(&self) -> bool {
-        std::fs::metadata(self.journal_path()).is_ok_and(|journal| journal.len() > 0)
+        self.journal_bytes() > 0
     }
 
     /// Removes the directory of a run without records or other content. Returns whether it did.
@@ -167,7 +170,14 @@ impl RunDir {
     #[must_use]
     pub fn journal_stamp(&self) -> Option<JournalStamp> {
         let found = std::fs::metadata(self.journal_path()).ok()?;
-        Some(JournalStamp { bytes: found.len(), modified: found.modified().ok()? })
+        let modified_ns = found.mtime().saturating_mul(NS_PER_SECOND) + found.mtime_nsec();
+        Some(JournalStamp { bytes: found.len(), modified_ns })
+    }
+
+    /// Returns the length of the journal; 0 if it cannot be read.
+    #[must_use]
+    pub fn journal_bytes(&self) -> u64 {
+        std::fs::metadata(self.journal_path()).map_or(0, |journal| journal.len())
     }
 
     /// Reads the run's journal from its start.

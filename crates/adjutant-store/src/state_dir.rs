@@ -120,6 +120,12 @@ impl StateDir {
         self.previous_mode
     }
 
+    /// Returns the path of the state directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.runs.parent().unwrap_or(&self.runs)
+    }
+
     /// Creates the directory of a new run.
     pub fn create_run(&self, id: RunId) -> Result<RunDir, StateDirError> {
         let run = RunDir::new(&self.runs, id);
@@ -148,7 +154,7 @@ impl StateDir {
         for second in ids.chunk_by_mut(|left, right| left.stamp() == right.stamp()) {
             if second.len() > 1 {
                 // The rest of an id is random, so runs of the same second are sorted by the creation time of their directory.
-                second.sort_by_key(|id| Reverse(created_at(self.run(*id).path())));
+                second.sort_by_cached_key(|id| Reverse(created_at(self.run(*id).path())));
             }
         }
         Ok(ids)
@@ -156,7 +162,7 @@ impl StateDir {
 
     /// Replaces a file derived from all runs, such as `errors.json`, atomically. Returns its path.
     pub fn write_projection(&self, name: &'static str, bytes: &[u8]) -> Result<PathBuf, FileError> {
-        let path = self.runs.with_file_name(name);
+        let path = self.path().join(name);
         files::replace(&path, bytes).during("write", &path)?;
         Ok(path)
     }

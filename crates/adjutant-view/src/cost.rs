@@ -12,25 +12,25 @@ use adjutant_core::numbers::grouped;
 use adjutant_core::{RunId, SessionId, Usd};
 use serde::Serialize;
 
-use crate::layout::{bracketed, columns, fit};
+use crate::layout::{bracketed, columns, cut, fit, width, wrap_lines};
 use crate::run::{Delegation, RunView, Spend};
 use crate::wire::{SpendJson, UsageJson, VERSION};
 use crate::worker_text::{WorkerJson, calls_text, report_text};
 
-/// Draws the cost tables of a run, or of one delegation and everything below it.
+/// Draws the cost tables of a run, or of one delegation and everything below it, for a terminal of `wide` columns.
 #[must_use]
-pub fn render(view: &RunView, of: Option<SessionId>) -> String {
+pub fn render(view: &RunView, of: Option<SessionId>, wide: usize) -> String {
     let (scope, all) = scope(view, of);
-    let mut text = columns(&nodes(&scope), &[1, 2, 3, 4, 5, 6, 7]);
+    let mut text = fitted(nodes(&scope), wide);
     for (title, sums) in [("agent", by_agent(&scope)), ("model", by_model(&scope))] {
         if sums.is_empty() {
             continue;
         }
         text.push('\n');
-        text.push_str(&columns(&sum_rows(title, &sums), &[1, 2, 3, 4, 5, 6]));
+        text.push_str(&fitted(sum_rows(title, &sums), wide));
     }
-    text.push_str(&total(all));
-    text.push_str(&own_reports(&scope));
+    text.push_str(&wrap_lines(&total(all), wide));
+    text.push_str(&wrap_lines(&own_reports(&scope), wide));
     text
 }
 
@@ -54,6 +54,32 @@ pub(crate) fn scope(view: &RunView, of: Option<SessionId>) -> (Vec<&Delegation>,
         None => (view.preorder(), view.total()),
     }
 }
+
+/// Draws a table of names and numbers. On a narrow terminal it leaves out what the provider had cached and then the
+/// number of calls, and cuts names.
+fn fitted(mut rows: Vec<Vec<String>>, wide: usize) -> String {
+    let numbers: Vec<usize> = (1..rows.first().map_or(0, Vec::len)).collect();
+    let width_of = |rows: &[Vec<String>]| columns(rows, &[]).lines().map(width).max().unwrap_or(0);
+    for left_out in LEFT_OUT {
+        if width_of(&rows) <= wide {
+            break;
+        }
+        for row in &mut rows {
+            row.remove(left_out);
+        }
+    }
+    let taken = width_of(&rows.iter().map(|row| row[1..].to_vec()).collect::<Vec<_>>()) + 2;
+    for row in &mut rows {
+        row[0] = cut(&row[0], wide.saturating_sub(taken).max(LEAST_NAME));
+    }
+    columns(&rows, &numbers)
+}
+
+/// The columns that a narrow terminal leaves out one after the other: cache write, cache read, calls.
+const LEFT_OUT: [usize; 3] = [4, 3, 1];
+
+/// The minimum width of a name.
+const LEAST_NAME: usize = 10;
 
 const HEAD: [&str; 5] = ["calls", "in", "cache read", "cache write", "out"];
 
@@ -87,7 +113,8 @@ fn counts(spend: &Spend) -> [String; 5] {
     numbers.map(grouped)
 }
 
-fn total(all: &Spend) -> String {
+/// Returns the total, and what it does not contain.
+pub(crate) fn total(all: &Spend) -> String {
     let tokens = grouped(all.usage.total());
     let mut text = format!("\nTotal: {tokens} tokens, {}\n", all.money());
     if all.is_estimated() {
@@ -206,6 +233,19 @@ pub struct TotalCostJson {
     pub unpriced_tokens: u64,
 }
 
+impl From<&Spend> for TotalCostJson {
+    fn from(all: &Spend) -> Self {
+        Self {
+            calls: all.calls,
+            usage: all.usage.into(),
+            cost_usd: all.known_usd(),
+            estimated_tokens: all.estimated.tokens,
+            estimated_usd: all.estimated.usd,
+            unpriced_tokens: all.unpriced_tokens,
+        }
+    }
+}
+
 /// Returns the cost of a run, or of one delegation and everything below it, as JSON.
 #[must_use]
 pub fn json(view: &RunView, of: Option<SessionId>) -> CostJson {
@@ -216,14 +256,7 @@ pub fn json(view: &RunView, of: Option<SessionId>) -> CostJson {
         nodes: scope.iter().map(|node| node_json(node)).collect(),
         by_agent: by_agent(&scope).iter().map(sum_json).collect(),
         by_model: by_model(&scope).iter().map(sum_json).collect(),
-        total: TotalCostJson {
-            calls: all.calls,
-            usage: all.usage.into(),
-            cost_usd: all.known_usd(),
-            estimated_tokens: all.estimated.tokens,
-            estimated_usd: all.estimated.usd,
-            unpriced_tokens: all.unpriced_tokens,
-        },
+        total: all.into(),
     }
 }
 

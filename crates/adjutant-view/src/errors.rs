@@ -11,9 +11,9 @@ use std::fmt::Write;
 
 use adjutant_core::{DelegationState, ErrorCode, Outcome, OutcomeReason, Preset, RunId, SessionId};
 use adjutant_formats::contract::{ErrorType, WireWord};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::layout::{bracketed, fit};
+use crate::layout::{bracketed, cut, fit, wrap};
 use crate::palette::{Palette, TextStyle};
 use crate::run::{Delegation, DelegationError, ProcessLiveness, RunView, fault_id};
 use crate::sanitize;
@@ -23,7 +23,7 @@ use crate::wire::VERSION;
 /// The maximum width of an untrusted text within a line, in columns.
 const TEXT_COLUMNS: usize = 160;
 /// The maximum width of a type or a code, in columns; a return may contain any word.
-const WORD_COLUMNS: usize = 40;
+pub(crate) const WORD_COLUMNS: usize = 40;
 
 /// The errors of one or more runs as JSON; also the projection `errors.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -43,7 +43,7 @@ impl ErrorsJson {
 }
 
 /// One error.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorJson {
     /// `err_`, the second of its record, and six characters.
     pub id: String,
@@ -52,8 +52,8 @@ pub struct ErrorJson {
     /// `timeout`, `validation`, `execution` or `tool_unavailable`, or the type that a return gave.
     #[serde(rename = "type")]
     pub kind: String,
-    /// `critical`, `high`, `medium` or `low`.
-    pub severity: &'static str,
+    /// How severe it is.
+    pub severity: ErrorSeverity,
     /// The stable code, or the code that a return gave.
     pub code: String,
     /// What happened, with the relevant numbers.
@@ -64,12 +64,12 @@ pub struct ErrorJson {
     pub trajectory: ErrorTrajectoryJson,
     /// What to do about it.
     pub recovery: ErrorRecoveryJson,
-    /// `unfixed` or `fixed`.
-    pub fix_status: &'static str,
+    /// Whether a person still has to deal with it.
+    pub fix_status: FixStatus,
 }
 
 /// Where an error happened.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorContextJson {
     /// The delegation.
     pub session_id: SessionId,
@@ -82,7 +82,7 @@ pub struct ErrorContextJson {
 }
 
 /// The field `trajectory` of an error: the agents from the root down to the one that failed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorTrajectoryJson {
     /// The agents from the root to the failed one.
     pub delegation_path: Vec<String>,
@@ -91,7 +91,7 @@ pub struct ErrorTrajectoryJson {
 }
 
 /// What to do about an error.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorRecoveryJson {
     /// What to do next.
     pub suggested_action: String,
@@ -103,13 +103,30 @@ impl ErrorJson {
     /// Returns whether a person still has to deal with it.
     #[must_use]
     pub fn is_unfixed(&self) -> bool {
-        self.fix_status == UNFIXED
+        self.fix_status == FixStatus::Unfixed
     }
 }
 
-const UNFIXED: &str = "unfixed";
-/// The status of an error that was dealt with.
-pub const FIXED: &str = "fixed";
+/// Whether a person still has to deal with an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FixStatus {
+    /// It is open.
+    Unfixed,
+    /// It was dealt with.
+    Fixed,
+}
+
+impl FixStatus {
+    /// Returns its name.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Unfixed => "unfixed",
+            Self::Fixed => "fixed",
+        }
+    }
+}
 
 /// Returns the errors of a run in the order they happened. Delegations that a dead run left unfinished come
 /// last.
@@ -154,7 +171,7 @@ fn error(view: &RunView, run: RunId, fault: &DelegationError) -> Option<ErrorJso
         id: fault.id.clone(),
         timestamp: rfc3339(fault.moment.wall_ms),
         kind,
-        severity: severity(&node.state, reason.code).word(),
+        severity: severity(&node.state, reason.code),
         code,
         message: reason.message.clone(),
         context: ErrorContextJson {
@@ -171,7 +188,7 @@ fn error(view: &RunView, run: RunId, fault: &DelegationError) -> Option<ErrorJso
             suggested_action: reason.recommendation.clone(),
             auto_recoverable: reason.recoverable,
         },
-        fix_status: if fixed { FIXED } else { UNFIXED },
+        fix_status: if fixed { FixStatus::Fixed } else { FixStatus::Unfixed },
     })
 }
 
@@ -201,34 +218,69 @@ fn numbers_in(text: &str) -> Option<&str> {
     words.next().filter(|word| first.len() > 1 && is_number(word))
 }
 
-/// Renders errors, a few lines each.
+/// Renders errors, a few lines each, for a terminal of `wide` columns.
 #[must_use]
-pub fn render(errors: &[ErrorJson], palette: Palette) -> String {
+pub fn render(errors: &[ErrorJson], wide: usize, palette: Palette) -> String {
     let mut text = String::new();
     for error in errors {
         let fixed = if error.is_unfixed() { "" } else { " · fixed" };
         let word = |text: &str| fit(&sanitize::collapsed(text), WORD_COLUMNS);
         let (kind, code) = (word(&error.kind), word(&error.code));
-        let what = format!("severity {} · type {kind} · code {code}{fixed}", error.severity);
+        let severity = error.severity.word();
+        let what = format!("severity {severity} · type {kind} · code {code}{fixed}");
+        let what = fit(&what, wide.saturating_sub(error.id.len() + 2).max(WORD_COLUMNS / 2));
         let style = if error.is_unfixed() { TextStyle::Bad } else { TextStyle::Quiet };
-        // Writing to a string cannot fail, here and below.
+        // Writing to a string cannot fail.
         let _ = writeln!(text, "{}  {}", error.id, palette.paint(style, &what));
-        let mut line = |title: &str, value: &str| {
-            let _ = writeln!(text, "  {title:<6}{value}");
+        let mut lines = |title: &str, value: &str| {
+            text += &paragraph(2, title, value, wide, TEXT_LINES);
         };
-        line("what", &fit(&sanitize::collapsed(&error.message), TEXT_COLUMNS));
+        lines("what", &error.message);
         let (run, session) = (error.context.run, error.context.session_id);
-        let path = fit(&error.trajectory.delegation_path.join(" > "), TEXT_COLUMNS);
-        line("who", &format!("{} {session}, {path}", bracketed(&error.context.task, 34)));
-        line("when", &format!("{} in {run}", error.timestamp));
-        line("next", &fit(&sanitize::collapsed(&error.recovery.suggested_action), TEXT_COLUMNS));
+        let path = error.trajectory.delegation_path.join(" > ");
+        lines("who", &format!("{} {session}, {path}", bracketed(&error.context.task, 34)));
+        lines("when", &format!("{} in {run}", error.timestamp));
+        lines("next", &error.recovery.suggested_action);
     }
     text
 }
 
+/// The maximum number of lines of a text.
+const TEXT_LINES: usize = 4;
+
+/// Returns untrusted text behind a title, wrapped to `wide` columns and cut after `most` lines.
+pub(crate) fn paragraph(
+    indent: usize,
+    title: &str,
+    value: &str,
+    wide: usize,
+    most: usize,
+) -> String {
+    let room = wide.saturating_sub(indent + TITLE_COLUMNS).clamp(WORD_COLUMNS / 2, TEXT_COLUMNS);
+    let safe = fit(&sanitize::collapsed(value), TEXT_COLUMNS.max(room.saturating_mul(most)));
+    let mut text = String::new();
+    let mut lines = wrap(&safe, room);
+    if lines.len() > most {
+        lines.truncate(most);
+        if let Some(last) = lines.last_mut() {
+            *last = cut(last, room - 2) + " …";
+        }
+    }
+    for (place, line) in lines.iter().enumerate() {
+        let title = if place == 0 { title } else { "" };
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{:indent$}{title:<TITLE_COLUMNS$}{line}", "");
+    }
+    text
+}
+
+/// The columns of a title and the space behind it.
+const TITLE_COLUMNS: usize = 6;
+
 /// How severe an error is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Severity {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorSeverity {
     /// Adjutant or the machine is broken.
     Critical,
     /// Work was lost or is unusable.
@@ -239,8 +291,10 @@ enum Severity {
     Low,
 }
 
-impl Severity {
-    const fn word(self) -> &'static str {
+impl ErrorSeverity {
+    /// Returns its name.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
         match self {
             Self::Critical => "critical",
             Self::High => "high",
@@ -250,12 +304,12 @@ impl Severity {
     }
 }
 
-const fn severity(state: &DelegationState, code: ErrorCode) -> Severity {
+const fn severity(state: &DelegationState, code: ErrorCode) -> ErrorSeverity {
     if matches!(state, DelegationState::Ended(Outcome::Refused)) {
-        return Severity::Low;
+        return ErrorSeverity::Low;
     }
     match code {
-        ErrorCode::DiskFull | ErrorCode::Internal => Severity::Critical,
+        ErrorCode::DiskFull | ErrorCode::Internal => ErrorSeverity::Critical,
         ErrorCode::ValidationFailed
         | ErrorCode::ToolUnavailable
         | ErrorCode::BuildError
@@ -263,13 +317,13 @@ const fn severity(state: &DelegationState, code: ErrorCode) -> Severity {
         | ErrorCode::GitCommitFailed
         | ErrorCode::UnknownError
         | ErrorCode::Interrupted
-        | ErrorCode::ProviderError => Severity::High,
+        | ErrorCode::ProviderError => ErrorSeverity::High,
         ErrorCode::Timeout
         | ErrorCode::Stalled
         | ErrorCode::ContextExhausted
         | ErrorCode::BudgetExceeded
         | ErrorCode::LoopDetected
-        | ErrorCode::FileNotFound => Severity::Medium,
+        | ErrorCode::FileNotFound => ErrorSeverity::Medium,
         ErrorCode::DelegationDisabled
         | ErrorCode::UnknownParent
         | ErrorCode::UnknownAgent
@@ -281,7 +335,7 @@ const fn severity(state: &DelegationState, code: ErrorCode) -> Severity {
         | ErrorCode::TimeExceeded
         | ErrorCode::QueueFull
         | ErrorCode::ApprovalDenied
-        | ErrorCode::Cancelled => Severity::Low,
+        | ErrorCode::Cancelled => ErrorSeverity::Low,
     }
 }
 

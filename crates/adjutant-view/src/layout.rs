@@ -104,6 +104,28 @@ pub fn wrap(text: &str, max: usize) -> Vec<String> {
     lines.iter().map(|line| line.trim_end().to_owned()).collect()
 }
 
+/// Wraps the lines of safe `text` that are wider than `max`; their rest is indented below them.
+#[must_use]
+pub fn wrap_lines(text: &str, max: usize) -> String {
+    let mut wrapped = String::new();
+    for line in text.lines() {
+        if width(line) <= max {
+            wrapped.push_str(line);
+            wrapped.push('\n');
+            continue;
+        }
+        let rest = line.trim_start_matches(' ');
+        let lead = (line.len() - rest.len()).min(max / 2);
+        for (place, part) in wrap(rest, max.saturating_sub(lead + 2).max(1)).iter().enumerate() {
+            let indent = if place == 0 { lead } else { lead + 2 };
+            wrapped.push_str(&" ".repeat(indent));
+            wrapped.push_str(part);
+            wrapped.push('\n');
+        }
+    }
+    wrapped
+}
+
 /// Returns `text` padded with spaces on the right to `to` columns.
 #[must_use]
 pub fn pad_right(text: &str, to: usize) -> String {

@@ -10,7 +10,9 @@
 pub mod approval;
 pub mod budget_use;
 pub mod cost;
+pub mod cost_sums;
 pub mod delegations;
+pub mod error_groups;
 pub mod errors;
 pub mod eval;
 pub mod events;
@@ -22,6 +24,7 @@ pub mod progress;
 pub mod receipt;
 pub mod results;
 pub mod run;
+pub mod run_summary;
 pub mod samples;
 pub mod sanitize;
 pub mod stages;
@@ -40,5 +43,6 @@ mod worker_text;
 
 pub use palette::Palette;
 pub use run::{Delegation, OutcomeCounts, ProcessLiveness, RunView, Spend, WorkerRecord};
+pub use run_summary::RunSummary;
 pub use timed_event::TimedEvent;
 pub use worker_text::{WorkerJson, WorkerReportJson};

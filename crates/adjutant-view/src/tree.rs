@@ -5,6 +5,7 @@
 use adjutant_core::{DelegationState, RunId, SessionId, Timestamp};
 use serde::Serialize;
 
+use crate::layout::{width, wrap_lines};
 use crate::palette::{Palette, TextStyle};
 use crate::progress;
 use crate::run::{Delegation, ESTIMATE_NOTE, ProcessLiveness, RunView};
@@ -18,13 +19,16 @@ use crate::worker_text::{WorkerJson, agent_text, calls_text};
 
 const LABEL_COLUMNS: usize = 34;
 
-/// Draws the tree with its states, tokens, cost and times.
+/// Draws the tree with its states, tokens, cost and times, for a terminal of `wide` columns.
+///
+/// What does not fit into the line of a node follows below it.
 #[must_use]
 pub fn render(
     view: &RunView,
     now: Timestamp,
     liveness: ProcessLiveness,
     palette: Palette,
+    wide: usize,
 ) -> String {
     let Some(root) = view.root() else { return "nothing has been delegated\n".into() };
     let mut text = String::new();
@@ -35,9 +39,10 @@ pub fn render(
     // Each item carries the branch lines to its left.
     let mut next = vec![(root, String::new(), String::new())];
     while let Some((node, before, below)) = next.pop() {
-        let words = node_words(view, node, now, liveness, palette);
-        text.push_str(&format!("{before}{words}\n"));
+        let parts = node_parts(view, node, now, liveness, palette);
         let children: Vec<&Delegation> = view.children(node).collect();
+        let trunk = if children.is_empty() { "    " } else { "│   " };
+        text.push_str(&node_lines(&parts, &before, &format!("{below}{trunk}"), wide));
         let last = children.len().saturating_sub(1);
         for (place, child) in children.into_iter().enumerate().rev() {
             let (branch, trunk) =
@@ -46,26 +51,46 @@ pub fn render(
         }
     }
     if view.total().is_estimated() {
-        text.push_str(&format!("{ESTIMATE_NOTE}\n"));
+        text.push_str(&wrap_lines(ESTIMATE_NOTE, wide));
     }
     text
 }
 
-fn node_words(
+/// Returns the lines of a node. The first begins with `before`, the others with `below`.
+fn node_lines(parts: &[(String, usize)], before: &str, below: &str, wide: usize) -> String {
+    let (mut text, mut taken) = (before.to_owned(), width(before));
+    for (place, (part, columns)) in parts.iter().enumerate() {
+        if place > 0 && taken + SEPARATOR.len() + columns > wide {
+            text.push_str(&format!("\n{below}"));
+            taken = width(below);
+        } else if place > 0 {
+            text.push_str(SEPARATOR);
+            taken += width(SEPARATOR);
+        }
+        text.push_str(part);
+        taken += columns;
+    }
+    text + "\n"
+}
+
+/// Separates what is said about a node.
+const SEPARATOR: &str = " · ";
+
+/// Returns what is said about a node, each part with its width.
+fn node_parts(
     view: &RunView,
     node: &Delegation,
     now: Timestamp,
     liveness: ProcessLiveness,
     palette: Palette,
-) -> String {
+) -> Vec<(String, usize)> {
     let state = format!("{} {}", mark_now(&node.state, liveness), state_of(node, liveness));
     let style = if is_interrupted(&node.state, liveness) {
         TextStyle::Bad
     } else {
         TextStyle::of(&node.state)
     };
-    let mut parts = vec![palette.paint(style, &state), agent_text(node)];
-    parts.push(format!("depth {}", node.depth));
+    let mut parts = vec![agent_text(node), format!("depth {}", node.depth)];
     if node.inclusive.calls > 0 {
         parts.push(node.inclusive.tokens_short());
         parts.push(money(node));
@@ -75,7 +100,14 @@ fn node_words(
     parts.extend(StoryNode::of(view, node).iter().flat_map(StoryNode::words));
     parts.extend(node.elapsed_in(now, view.latest().at, liveness).map(elapsed));
     parts.extend(worker_doing(node, now, liveness));
-    format!("{} {}", numbered_name(view, node, LABEL_COLUMNS), parts.join(" · "))
+    let name = numbered_name(view, node, LABEL_COLUMNS);
+    let first_columns = width(&name) + 1 + width(&state);
+    let first = format!("{name} {}", palette.paint(style, &state));
+    let measured = parts.into_iter().map(|part| {
+        let columns = width(&part);
+        (part, columns)
+    });
+    std::iter::once((first, first_columns)).chain(measured).collect()
 }
 
 /// Returns what the external worker of a node is doing, while it works.

@@ -2,7 +2,11 @@
 //!
 //! Start at [`grouped`]. Invariant: every visible command is in exactly one group, and its summary is clap's `about`.
 
+use std::io;
+
+use adjutant_view::layout::wrap;
 use clap::Command;
+use rustix::termios::tcgetwinsize;
 
 /// The headings of the help, in order, with the commands below each.
 const GROUPS: [(&str, &[&str]); 6] = [
@@ -45,15 +49,25 @@ pub(super) fn grouped(command: Command) -> Command {
 
 /// Returns one line per command: its name and its summary.
 fn lines(command: &Command, names: &[&str]) -> String {
-    let style = *command.get_styles().get_literal();
+    let (style, columns) = (*command.get_styles().get_literal(), help_columns());
     let width = GROUPS.iter().flat_map(|(_, names)| *names).map(|name| name.len()).max();
     let width = width.unwrap_or_default();
     let found = names.iter().filter_map(|name| command.find_subcommand(name));
     let line = |it: &Command| {
         let (name, about) = (it.get_name(), it.get_about().map(ToString::to_string));
-        format!("  {style}{name:width$}{style:#}  {}\n", about.unwrap_or_default())
+        let about = wrap(&about.unwrap_or_default(), columns.saturating_sub(width + 4).max(1));
+        let about = about.join(&format!("\n{:indent$}", "", indent = width + 4));
+        format!("  {style}{name:width$}{style:#}  {about}\n")
     };
     found.map(line).collect()
+}
+
+/// Returns the width of the help as clap determines it: that of the terminal, or `COLUMNS`, or 100.
+fn help_columns() -> usize {
+    let size = tcgetwinsize(io::stdout()).ok().filter(|size| size.ws_col > 0);
+    let of_terminal = size.map(|size| usize::from(size.ws_col));
+    let of_variable = || std::env::var("COLUMNS").ok()?.parse().ok();
+    of_terminal.or_else(of_variable).unwrap_or(100)
 }
 
 #[cfg(test)]

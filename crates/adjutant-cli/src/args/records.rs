@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
+use adjutant_core::time::parse_date;
+use clap::{Args, Subcommand, ValueEnum};
 
 use super::ResultFormat;
 use crate::run_lookup::RunScope;
@@ -35,8 +36,9 @@ impl ScopeFlag {
     }
 }
 
-/// The arguments of `adjutant cost`, which shows what a run cost.
+/// The arguments of `adjutant cost`, which shows what a run cost, or sums over runs.
 #[derive(Debug, Args)]
+#[command(after_help = COST_HELP)]
 pub(crate) struct CostArgs {
     /// The run or session.
     #[command(flatten)]
@@ -49,6 +51,68 @@ pub(crate) struct CostArgs {
     /// Show each model call, and how much of its input the provider had cached.
     #[arg(long)]
     pub(crate) turns: bool,
+
+    /// Sum what the runs of all directories have spent since then: 24h, 7d, 4w, or a date such as 2026-11-01.
+    #[arg(long, value_name = "WHEN", value_parser = since, conflicts_with_all = ["run", "turns"])]
+    pub(crate) since: Option<CostPeriod>,
+
+    /// Sum what the runs of all directories have spent, or spent since --since, by this [default with --since: day].
+    #[arg(long, value_enum, value_name = "GROUP", conflicts_with_all = ["run", "turns"])]
+    pub(crate) by: Option<CostGroup>,
+}
+
+const COST_HELP: &str = "Examples:
+  adjutant cost                    the latest run in this directory, by agent and model
+  adjutant cost --anywhere         the latest run of all directories
+  adjutant cost --since 7d         all runs of the last seven days, day by day
+  adjutant cost --since 2026-11-01 --by folder
+  adjutant cost --by model         all runs ever recorded
+
+Sums contain live, cancelled and interrupted runs, and runs whose content has expired. A period begins at a full hour;
+days and dates are those of UTC.";
+
+/// The start of a period that `adjutant cost` sums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CostPeriod {
+    /// So long before now.
+    Last(Duration),
+    /// From this wall-clock time on, in Unix milliseconds.
+    From(u64),
+}
+
+/// What `adjutant cost` sums by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CostGroup {
+    /// The day on which it was spent.
+    Day,
+    /// The model.
+    Model,
+    /// The agent.
+    Agent,
+    /// The directory of the run.
+    Folder,
+}
+
+/// Parses the start of a period.
+fn since(text: &str) -> Result<CostPeriod, String> {
+    if let Some(wall_ms) = parse_date(text) {
+        return Ok(CostPeriod::From(wall_ms));
+    }
+    let unit_seconds = match text.chars().next_back() {
+        Some('h') => 60 * 60,
+        Some('d') => 24 * 60 * 60,
+        Some('w') => 7 * 24 * 60 * 60,
+        Some(_) | None => 0,
+    };
+    let count = text.get(..text.len().saturating_sub(1)).and_then(|it| it.parse::<u64>().ok());
+    match count.filter(|count| *count > 0 && unit_seconds > 0) {
+        Some(count) => {
+            Ok(CostPeriod::Last(Duration::from_secs(count.saturating_mul(unit_seconds))))
+        }
+        None => Err("expected hours, days or weeks such as 24h, 7d or 4w, or a date such as \
+                     2026-11-01"
+            .into()),
+    }
 }
 
 /// The arguments of `adjutant status`, which lists runs or shows one.
@@ -129,6 +193,10 @@ pub(crate) struct ErrorsArgs {
     #[arg(long)]
     pub(crate) all: bool,
 
+    /// List each error instead of counting those that are alike; done anyway if a run is named.
+    #[arg(long)]
+    pub(crate) each: bool,
+
     /// Show only errors of this type: timeout, validation, execution, tool_unavailable, or a type that an agent
     /// reported.
     #[arg(long = "type", value_name = "TYPE")]
@@ -150,7 +218,8 @@ pub(crate) enum ErrorsCommand {
 }
 
 const ERRORS_HELP: &str = "Examples:
-  adjutant errors                  the errors of all runs that are not fixed
+  adjutant errors                  the errors of all runs that are not fixed, counted by kind
+  adjutant errors --each           each of them, with its agent and task
   adjutant errors latest --all     all errors of the latest run, fixed ones included
   adjutant errors --type timeout --json
   adjutant errors fixed err_1738326967_x1y2z3";

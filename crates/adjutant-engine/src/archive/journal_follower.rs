@@ -3,6 +3,7 @@
 use adjutant_core::Event;
 use adjutant_store::{JournalPosition, JournalRecord, RunDir};
 
+use crate::archive::read_ahead::visit_records;
 use crate::archive::{ArchiveError, RunFiles, torn_bytes_of};
 
 /// Reads the records that are appended to a run's journal after a position.
@@ -29,18 +30,17 @@ impl JournalFollower {
         mut visit: impl FnMut(&JournalRecord<Event>),
     ) -> Result<bool, ArchiveError> {
         let run = self.folder.id();
-        match std::fs::metadata(self.folder.journal_path()) {
+        let bytes = match std::fs::metadata(self.folder.journal_path()) {
             Ok(journal) if journal.len() == self.seen => return Ok(false),
             // The run was created a moment ago and has no journal yet.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
-            Ok(_) | Err(_) => {}
-        }
+            Ok(journal) => journal.len().saturating_sub(self.seen),
+            Err(_) => 0,
+        };
         let failed = |source| ArchiveError::Read { run, source };
         let mut reader = self.folder.read_from::<Event>(self.position).map_err(failed)?;
         let before = self.position;
-        for record in &mut reader {
-            visit(&record.map_err(failed)?);
-        }
+        visit_records(&mut reader, bytes, &mut visit).map_err(failed)?;
         self.position = reader.position();
         self.torn = torn_bytes_of(&reader);
         self.seen = self.position.offset + self.torn;

@@ -5,6 +5,8 @@
 
 pub(crate) mod journal_follower;
 pub(crate) mod offline_cancel;
+mod read_ahead;
+mod run_summaries;
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -20,6 +22,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::archive::journal_follower::JournalFollower;
+use crate::archive::read_ahead::visit_records;
 use crate::engine::storage::Storage;
 use crate::error_chain::error_chain;
 use crate::registry::RegistryHandle;
@@ -435,9 +438,8 @@ impl RunFiles {
                 None => return Ok((blank(), self.follow())),
             },
         };
-        for record in &mut reader {
-            visit(&mut state, &record.map_err(failed)?);
-        }
+        let bytes = self.folder.journal_bytes().saturating_sub(reader.position().offset);
+        visit_records(&mut reader, bytes, |record| visit(&mut state, record)).map_err(failed)?;
         let position = reader.position();
         if position.seq.get() - from >= CHECKPOINT_AFTER {
             // Best effort: without a checkpoint the next reader starts at the first record.
@@ -548,4 +550,4 @@ impl LoadedJournal {
 }
 
 /// The records after which a checkpoint is written. Folding fewer again is cheaper than writing one.
-const CHECKPOINT_AFTER: u64 = 2_000;
+const CHECKPOINT_AFTER: u64 = 500;

@@ -18,6 +18,7 @@ use adjutant_core::{
 };
 use adjutant_formats::contract::{Return, ReturnError};
 
+use super::spend::UNKNOWN;
 use super::{ProcessLiveness, Spend, ToolCallSummary, WorkerRecord};
 use crate::receipt::LastCommand;
 use crate::timed_event::EventTime;
@@ -323,7 +324,7 @@ impl Delegation {
         }
         let mut paid = self.earlier_models.clone();
         let before = paid.iter().fold(Spend::default(), |sum, (_, spend)| sum.plus(spend));
-        let name = self.model.clone().unwrap_or_else(|| "unknown".into());
+        let name = self.model.clone().unwrap_or_else(|| UNKNOWN.into());
         paid.push((name, self.own.minus(&before)));
         paid.retain(|(_, spend)| spend.calls > 0);
         paid

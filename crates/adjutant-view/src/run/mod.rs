@@ -40,8 +40,8 @@ pub(crate) use delegation_errors::fault_id;
 pub use delegation_errors::{DelegationError, DelegationErrors};
 pub(crate) use fold::warnings;
 pub use outcomes::OutcomeCounts;
-pub(crate) use spend::ESTIMATE_NOTE;
-pub use spend::Spend;
+pub(crate) use spend::{ESTIMATE_NOTE, MS_PER_HOUR};
+pub use spend::{HourlySpend, Spend};
 pub use worker::WorkerRecord;
 
 /// Whether the process that executes a run is alive; only the caller can know.
@@ -110,6 +110,9 @@ pub struct RunView {
     #[serde(default)]
     approved_up_to: Option<Usd>,
     total: Spend,
+    /// The same by hour, agent and model.
+    #[serde(default)]
+    by_hour: Vec<HourlySpend>,
     began: Option<EventTime>,
     latest: EventTime,
     ended: Option<EventTime>,
@@ -260,6 +263,12 @@ impl RunView {
     #[must_use]
     pub const fn total(&self) -> &Spend {
         &self.total
+    }
+
+    /// Returns the same sum by hour, agent and model.
+    #[must_use]
+    pub fn by_hour(&self) -> &[HourlySpend] {
+        &self.by_hour
     }
 
     /// Returns the calls that wait for a person's approval.

@@ -1,7 +1,8 @@
 //! Tokens and cost of model calls, and how much of them is estimated.
 //!
-//! A [`Spend`] is a sum over any number of calls.
+//! A [`Spend`] is a sum over any number of calls, an [`HourlySpend`] the sum of one agent and model in one hour.
 
+use adjutant_core::AgentName;
 use adjutant_core::budget::{BudgetAmount, Settlement};
 use adjutant_core::numbers::{format_rounded, grouped};
 use adjutant_core::{Usage, Usd};
@@ -9,6 +10,50 @@ use adjutant_core::{Usage, Usd};
 /// Explains the sign `~`.
 pub(crate) const ESTIMATE_NOTE: &str =
     "~ estimated: calls without reported usage are counted at the amount reserved for them";
+
+/// The name of a model or agent that no record names.
+pub(crate) const UNKNOWN: &str = "unknown";
+
+pub(crate) const MS_PER_HOUR: u64 = 3_600_000;
+
+/// What the calls of one agent to one model cost within one hour.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct HourlySpend {
+    /// The hours since 1970, by the wall clock.
+    pub hour: u64,
+    /// The agent.
+    pub agent: AgentName,
+    /// The model.
+    pub model: String,
+    /// Tokens and cost.
+    pub spend: Spend,
+}
+
+impl HourlySpend {
+    /// Returns when the hour begins, in Unix milliseconds.
+    #[must_use]
+    pub const fn began_ms(&self) -> u64 {
+        self.hour.saturating_mul(MS_PER_HOUR)
+    }
+}
+
+/// Returns the sum of the hour of `wall_ms`, which is added if it is missing.
+pub(super) fn hourly_spend<'a>(
+    all: &'a mut Vec<HourlySpend>,
+    wall_ms: u64,
+    agent: &AgentName,
+    model: &str,
+) -> &'a mut Spend {
+    let hour = wall_ms / MS_PER_HOUR;
+    let is_same = |it: &HourlySpend| it.hour == hour && it.agent == *agent && it.model == model;
+    // Usually the latest entry fits.
+    let place = all.iter().rposition(is_same).unwrap_or_else(|| {
+        let (agent, model) = (agent.clone(), model.to_owned());
+        all.push(HourlySpend { hour, agent, model, spend: Spend::default() });
+        all.len() - 1
+    });
+    &mut all[place].spend
+}
 
 /// Tokens and cost of model calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

@@ -166,12 +166,13 @@ impl WorkerRecord {
         is_priced
     }
 
-    /// Adds what was billed beyond the reservation of the call that was settled last.
-    pub(super) fn overrun(&mut self, amount: BudgetAmount) {
-        let spend = self.settled_model.as_ref().and_then(|model| self.by_model.get_mut(model));
-        if let Some(spend) = spend {
+    /// Adds what was billed beyond the reservation of the call that was settled last. Returns the model of that call.
+    pub(super) fn overrun(&mut self, amount: BudgetAmount) -> Option<&str> {
+        let model = self.settled_model.as_deref()?;
+        if let Some(spend) = self.by_model.get_mut(model) {
             spend.overrun = spend.overrun.plus(amount);
         }
+        Some(model)
     }
 
     /// Stops what runs, because the delegation ended or its process died.

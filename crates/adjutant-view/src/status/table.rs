@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use super::{ObservedRun, SANDBOX_OFF, live_activity};
-use crate::layout::{columns, cut, fit, fit_ends};
+use crate::layout::{columns, cut, fit, fit_ends, wrap_lines};
 use crate::run::{ESTIMATE_NOTE, ProcessLiveness};
 use crate::sanitize;
 use crate::state_words::is_interrupted;
@@ -74,7 +74,7 @@ pub fn table(runs: &[ObservedRun<'_>], wall_ms: u64, wide: usize) -> String {
         text.extend(below.lines().map(|line| format!("{}\n", cut(line, wide))));
     }
     if runs.iter().any(|look| look.view.total().is_estimated()) {
-        text += &format!("{ESTIMATE_NOTE}\n");
+        text += &wrap_lines(ESTIMATE_NOTE, wide);
     }
     text
 }

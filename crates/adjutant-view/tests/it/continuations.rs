@@ -38,7 +38,7 @@ pub(crate) fn continued() -> (History, SessionId) {
 fn the_tree_and_the_status_count_continuations() {
     let (h, a) = continued();
     let view = h.view();
-    insta::assert_snapshot!(tree::render(&view, h.at(), ProcessLiveness::Alive, Palette::Plain), @r"
+    insta::assert_snapshot!(tree::render(&view, h.at(), ProcessLiveness::Alive, Palette::Plain, 160), @r"
     run_1738326896_aaaaaa
     [root] → running · delegate · depth 0 · in=101k out=300 · $0.3075 · 0.0s
     └─ #1 [a] ✓ complete · scout · depth 1 · in=101k out=300 · $0.3075 · 2 continuations · 0.0s

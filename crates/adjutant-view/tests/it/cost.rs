@@ -9,7 +9,7 @@ use crate::history::{History, finished, root, tokens};
 #[test]
 fn requirement_59_a_table_shows_each_node_agent_and_model() {
     let (h, _) = finished();
-    insta::assert_snapshot!(render(&h.view(), None), @r"
+    insta::assert_snapshot!(render(&h.view(), None, 160), @r"
                      calls       in  cache read  cache write     out       own  inclusive
     [root]               0        0           0            0       0     $0.00   ~$1.0371
       [security]         1   45,000           0            0   2,100   $0.1665    $0.1665
@@ -64,7 +64,7 @@ fn cache_reads_missing_prices_and_overruns_are_shown() {
         amount: BudgetAmount { tokens: 7, usd: adjutant_core::Usd::ZERO },
     });
     h.end(cached, Outcome::Completed, None);
-    insta::assert_snapshot!(render(&h.view(), None), @r"
+    insta::assert_snapshot!(render(&h.view(), None, 160), @r"
                 calls      in  cache read  cache write  out       own  inclusive
     [root]          0       0           0            0    0     $0.00   $0.0065+
       [free]        1     500           0            0    5  no price   no price
@@ -94,7 +94,7 @@ fn the_root_includes_all_costs() {
 
 #[test]
 fn a_run_without_costs_has_a_table_too() {
-    insta::assert_snapshot!(render(&History::new().view(), None), @r"
+    insta::assert_snapshot!(render(&History::new().view(), None, 160), @r"
             calls  in  cache read  cache write  out    own  inclusive
     [root]      0   0           0            0    0  $0.00      $0.00
 

@@ -61,7 +61,13 @@ fn each_failed_end_is_one_error() {
     let said: Vec<String> = errors(&h)
         .iter()
         .map(|error| {
-            format!("{} {} {} {}", error.context.task, error.kind, error.severity, error.code)
+            format!(
+                "{} {} {} {}",
+                error.context.task,
+                error.kind,
+                error.severity.word(),
+                error.code
+            )
         })
         .collect();
     insta::assert_snapshot!(said.join("\n"), @r"
@@ -103,7 +109,7 @@ fn failed_with_three_errors() -> History {
 fn requirement_38_every_error_of_a_return_is_logged_in_its_own_words() {
     let h = failed_with_three_errors();
     let found = errors(&h);
-    insta::assert_snapshot!(render(&found, Palette::Plain), @"
+    insta::assert_snapshot!(render(&found, 160, Palette::Plain), @"
     err_1738326896_cdq40t  severity high · type build_error · code BUILD_ERROR
       what  3 type errors
       who   [build] sess_1738326896_aaaaab, delegate > scout

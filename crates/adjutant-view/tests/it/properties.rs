@@ -14,12 +14,15 @@ use adjutant_core::{
     ToolSet, Tree, Usage, Usd, WorkerAction, WorkerCallEnd, WorkerCallRequest, WorkerPlace,
     WorkerTerms, WorkerToolStatus, WriteScope,
 };
+use adjutant_view::cost_sums::{CostGrouping, CostSums};
 use adjutant_view::progress::ProgressFrame;
 use adjutant_view::results::{CallResults, ResultOptions};
 use adjutant_view::story::StoryReport;
 use adjutant_view::transcript::Transcript;
 use adjutant_view::turn_costs::TurnCosts;
-use adjutant_view::{Palette, ProcessLiveness, RunView, TimedEvent, cost, log, tree};
+use adjutant_view::{
+    Palette, ProcessLiveness, RunSummary, RunView, Spend, TimedEvent, cost, log, tree,
+};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -410,6 +413,19 @@ proptest! {
         prop_assert_eq!(by_model.sum::<u64>(), sum.0.total());
         let calls = bill.by_model.iter().map(|one| one.calls);
         prop_assert_eq!(calls.sum::<u64>(), bill.total.calls);
+        let summary = RunSummary::of(&view, ProcessLiveness::Alive);
+        let by_hour = summary.spent.iter().fold(Spend::default(), |sum, it| sum.plus(&it.spend));
+        prop_assert_eq!(by_hour, *view.total());
+        let sums = CostSums::of([&summary], CostGrouping::Model, None).json();
+        prop_assert_eq!(sums.total, bill.total.clone());
+        let names = |all: &mut dyn Iterator<Item = (String, u64)>| all.collect::<BTreeMap<_, _>>();
+        prop_assert_eq!(
+            names(&mut sums.groups.into_iter().map(|it| (it.name, it.calls))),
+            names(&mut bill.by_model.iter().map(|it| (it.name.clone(), it.calls)))
+        );
+        let indexed: RunSummary =
+            serde_json::from_str(&serde_json::to_string(&summary).unwrap()).unwrap();
+        prop_assert_eq!(indexed, summary);
         let rows = turn_costs(&driver).json(&view, None).turns;
         prop_assert_eq!(rows.len() as u64, bill.total.calls);
         if let Some(report) = StoryReport::of(&view) {
@@ -449,7 +465,7 @@ proptest! {
         let frame = ProgressFrame { width: 60, height: Some(10), now, palette: Palette::Plain };
         prop_assert!(frame.render(&view).lines().count() <= 10);
         prop_assert!(!results.markdown(&ResultOptions::default()).is_empty());
-        prop_assert!(!tree::render(&view, now, ProcessLiveness::Dead, Palette::Ansi).is_empty());
+        prop_assert!(!tree::render(&view, now, ProcessLiveness::Dead, Palette::Ansi, 160).is_empty());
         prop_assert_eq!(log::render(driver.entries()).lines().count(), driver.records.len());
         let mut completed: BTreeMap<Option<SessionId>, usize> = BTreeMap::new();
         for event in wire_events(driver.entries()) {

@@ -61,7 +61,7 @@ fn requirement_31_work_that_could_not_be_committed_is_an_error_until_it_is() {
     ends(&mut h, one, KeptWork::default(), Some("the disk is full"));
     let errors = |h: &History| -> Vec<String> {
         let errors = of_run(&h.view(), ProcessLiveness::Dead).into_iter();
-        errors.map(|it| format!("{} {}: {}", it.fix_status, it.code, it.message)).collect()
+        errors.map(|it| format!("{} {}: {}", it.fix_status.word(), it.code, it.message)).collect()
     };
     let said = "GIT_COMMIT_FAILED: The work is done, but could not be committed: the disk is full";
     assert_eq!(errors(&h), [format!("unfixed {said}")]);
@@ -102,7 +102,7 @@ fn shown(h: &History) -> Vec<(&'static str, String)> {
         ("frame", frame.render(&view)),
         ("list", list(&[look])),
         ("detail", detail(&look, None, Palette::Plain)),
-        ("tree", tree::render(&view, now, ProcessLiveness::Alive, Palette::Plain)),
+        ("tree", tree::render(&view, now, ProcessLiveness::Alive, Palette::Plain, 160)),
         ("result", markdown(h)),
         ("lines", lines(h).join("\n")),
     ]

@@ -237,7 +237,7 @@ fn a_failed_child_leaves_its_work_and_names_its_reference() {
 #[test]
 fn requirement_58_the_tree_shows_stories() {
     let h = conflict();
-    insta::assert_snapshot!(tree::render(&h.view(), h.at(), ProcessLiveness::Alive, Palette::Plain), @r"
+    insta::assert_snapshot!(tree::render(&h.view(), h.at(), ProcessLiveness::Alive, Palette::Plain, 160), @r"
     run_1738326896_aaaaaa
     US-007 [Add a login] ✓ complete · delegate · depth 0 · in=45k out=4.5k · $0.2025 ($0.0675 own) · 2 files +42 -5 · overlay · verified · 17s
     ├─ #1 US-007-DEL-001 [Implement JWT] ✓ complete · scout · depth 1 · in=20k out=2.0k · $0.09 ($0.0450 own) · 2 files +40 -3 · overlay · merged · 8.1s

@@ -8,7 +8,7 @@ use adjutant_view::{Palette, ProcessLiveness, RunView};
 use crate::history::{HOSTILE, History, finished, root, three, tokens};
 
 fn draw(h: &History, liveness: ProcessLiveness) -> String {
-    render(&h.view(), h.at(), liveness, Palette::Plain)
+    render(&h.view(), h.at(), liveness, Palette::Plain, 160)
 }
 
 fn nested() -> History {
@@ -69,7 +69,7 @@ fn reasons_are_shown_in_the_tree() {
 
 #[test]
 fn an_empty_tree_says_so() {
-    insta::assert_snapshot!(render(&RunView::default(), h_zero(), ProcessLiveness::Alive, Palette::Plain), @"nothing has been delegated");
+    insta::assert_snapshot!(render(&RunView::default(), h_zero(), ProcessLiveness::Alive, Palette::Plain, 160), @"nothing has been delegated");
     insta::assert_snapshot!(draw(&History::new(), ProcessLiveness::Alive), @r"
     run_1738326896_aaaaaa
     [root] → running · delegate · depth 0 · 0.0s

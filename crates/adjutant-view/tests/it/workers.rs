@@ -185,13 +185,13 @@ fn status_and_tree_show_the_worker_and_its_model_calls() {
 
     1 subagent: 1 running · in=17k out=1.0k · $0.0498+ · 33s
     ");
-    insta::assert_snapshot!(tree::render(&view, h.at(), ProcessLiveness::Alive, Palette::Plain), @"
+    insta::assert_snapshot!(tree::render(&view, h.at(), ProcessLiveness::Alive, Palette::Plain, 160), @"
     run_1738326896_aaaaaa
     [root] → running · delegate · depth 0 · in=17k out=1.0k · $0.0498+ · 33s
     └─ #1 [fix] → running · fixer (codex) · depth 1 · in=17k out=1.0k · $0.0498+ · 4 model calls (1 refused) · 33s · The test passes now.
     ");
     let (h, _) = done();
-    insta::assert_snapshot!(tree::render(&h.view(), h.at(), ProcessLiveness::Alive, Palette::Plain), @"
+    insta::assert_snapshot!(tree::render(&h.view(), h.at(), ProcessLiveness::Alive, Palette::Plain, 160), @"
     run_1738326896_aaaaaa
     [root] ✓ complete · delegate · depth 0 · in=17k out=1.0k · $0.0498+ · 33s
     └─ #1 [fix] ✓ complete · fixer (codex) · depth 1 · in=17k out=1.0k · $0.0498+ · 4 model calls (1 refused) · 33s
@@ -247,7 +247,7 @@ fn what_a_worker_does_now_is_shown() {
 #[test]
 fn cost_counts_every_call_by_model_and_shows_what_the_worker_reports() {
     let (h, _) = done();
-    insta::assert_snapshot!(cost::render(&h.view(), None), @"
+    insta::assert_snapshot!(cost::render(&h.view(), None, 160), @"
              calls      in  cache read  cache write    out       own  inclusive
     [root]       0       0           0            0      0     $0.00   $0.0498+
       [fix]      4  17,300       6,000            0  1,012  $0.0498+   $0.0498+
@@ -291,14 +291,14 @@ fn a_report_that_agrees_is_not_shown() {
     h.close_call(a, 1, WorkerCallEnd::Complete, bill);
     let report = WorkerUsageReport { tokens: Some(1_100), usd: Some(bill.usd) };
     h.push(Event::WorkerReported { session: a, report });
-    assert!(!cost::render(&h.view(), None).contains("itself reports"));
+    assert!(!cost::render(&h.view(), None, 160).contains("itself reports"));
     // A new session counts from zero, and what the earlier one reported stays.
     let start = WorkerSessionStart::Retold;
     h.push(Event::WorkerSessionOpened { session: a, id: "th_2".into(), start });
-    assert!(!cost::render(&h.view(), None).contains("itself reports"));
+    assert!(!cost::render(&h.view(), None, 160).contains("itself reports"));
     let report = WorkerUsageReport { tokens: Some(100), usd: None };
     h.push(Event::WorkerReported { session: a, report });
-    let text = cost::render(&h.view(), None);
+    let text = cost::render(&h.view(), None, 160);
     assert!(text.contains("codex itself reports 1,200 tokens, $0.0045; "), "{text}");
 }
 

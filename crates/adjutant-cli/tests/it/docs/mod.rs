@@ -5,7 +5,7 @@ mod links;
 mod mcp;
 mod messages;
 mod pages;
-mod reference;
+pub(crate) mod reference;
 mod schemas;
 mod stories;
 mod story_examples;

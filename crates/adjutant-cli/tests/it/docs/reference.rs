@@ -24,7 +24,7 @@ fn compare(page: &str, text: &str) {
 }
 
 /// Returns the commands that the help of a command lists: the first words of indented lines below a heading.
-fn commands(help: &str) -> Vec<String> {
+pub(crate) fn commands(help: &str) -> Vec<String> {
     let (mut names, mut is_list) = (Vec::new(), false);
     for line in help.lines() {
         if !line.starts_with(' ') && !line.is_empty() {

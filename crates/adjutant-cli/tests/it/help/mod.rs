@@ -3,3 +3,4 @@
 mod next_steps;
 mod sandbox;
 mod texts;
+mod widths;

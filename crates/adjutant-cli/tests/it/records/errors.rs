@@ -39,19 +39,17 @@ fn errors(rig: &Rig, args: &[&str]) -> Vec<Value> {
 fn errors_are_listed_with_what_to_do_about_them() {
     let rig = rig();
     insta::assert_snapshot!(rig.run(["errors"]), @"
-        err_0000000000_xxxxxx  severity low · type validation · code VALIDATION_FAILED
+       1×  2000-01-01T00:00:00Z  VALIDATION_FAILED · low · validation
           what  Context file `../../etc/passwd`: path is outside the workspace.
-          who   [out] sess_0000000000_aaaaaa, delegate > scout
-          when  2000-01-01T00:00:00Z in run_0000000000_bbbbbb
           next  Name regular files inside the working tree, below the size cap.
-        err_0000000000_xxxxxx  severity high · type execution · code PROVIDER_ERROR
+          like  err_0000000000_xxxxxx in run_0000000000_aaaaaa
+       1×  2000-01-01T00:00:00Z  PROVIDER_ERROR · high · execution
           what  script ended: script has no turn 1 for label `bad` (agent `scout`); it has turns for the labels `good`
-          who   [bad] sess_0000000000_cccccc, delegate > scout
-          when  2000-01-01T00:00:00Z in run_0000000000_bbbbbb
           next  Add the missing turn to the script, or record again.
-        --- stderr ---
-        2 errors; `adjutant errors fixed err_0000000000_xxxxxx` ticks one off
-        [exit 0]
+          like  err_0000000000_xxxxxx in run_0000000000_aaaaaa
+    --- stderr ---
+    2 errors; `adjutant errors fixed err_0000000000_xxxxxx` ticks one off
+    [exit 0]
     ");
     let found = errors(&rig, &[]);
     assert_eq!(found.len(), 2);

@@ -1,8 +1,11 @@
 //! `status`, `tree`, `result`, `transcript`, `cost`, `errors`, `log` and `prune`.
 
 mod bad_stores;
+mod cost_sums;
 mod errors;
+pub(crate) mod index;
 mod leftovers;
 mod pager;
 mod pipes;
 mod views;
+mod widths;

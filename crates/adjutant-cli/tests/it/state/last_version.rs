@@ -11,6 +11,7 @@ use adjutant_core::content_hash;
 use serde_json::{Value, json};
 
 use crate::kills::book::Book;
+use crate::records::index::assert_index_agrees;
 use crate::support::journal::reseal;
 use crate::support::mcp_client::Client;
 use crate::support::project::Project;
@@ -222,16 +223,35 @@ fn copy(from: &Path, path: &Path, to: &Path, names: &[(String, String)], modes: 
     set_mode(&target, modes[0]);
 }
 
-#[test]
-fn every_run_of_the_last_version_is_read_and_resumes_to_the_same_end() {
+fn fixtures() -> Vec<String> {
     let entries = fs::read_dir(folder()).unwrap().map(Result::unwrap);
     let fixtures = entries.filter(|entry| entry.path().is_dir());
     let mut names: Vec<String> =
         fixtures.map(|entry| entry.file_name().into_string().unwrap()).collect();
     names.sort_unstable();
     assert!(names.len() >= 17, "{names:?}");
-    for name in names {
+    names
+}
+
+#[test]
+fn every_run_of_the_last_version_is_read_and_resumes_to_the_same_end() {
+    for name in fixtures() {
         Left::new(&name).check(&name);
+    }
+}
+
+#[test]
+fn lists_of_runs_of_the_last_version_are_the_same_with_and_without_an_index() {
+    for name in fixtures() {
+        let left = Left::new(&name);
+        let rig = left.rig();
+        assert_index_agrees(rig);
+        if rig.runs().len() == 1 {
+            let of_run = left.json(&["cost", &left.run]);
+            assert_eq!(left.json(&["cost", "--by", "day"])["total"], of_run["total"], "{name}");
+            let errors = left.json(&["errors", &left.run, "--all"]);
+            assert_eq!(left.json(&["errors", "--all"]), errors, "{name}");
+        }
     }
 }
 

@@ -17,6 +17,7 @@ use adjutant_core::{
 use adjutant_formats::contract::ReturnError;
 
 use super::markers::markers_in;
+use super::spend::{UNKNOWN, hourly_spend};
 use super::{Delegation, OpenApproval, RunView, Spend, TextRetention, WorkerRecord};
 use crate::layout::excerpt;
 use crate::timed_event::{EventTime, TimedEvent};
@@ -334,10 +335,11 @@ impl RunView {
     }
 
     fn fold_overrun(&mut self, session: SessionId, amount: BudgetAmount) {
-        self.spend(session, |spend, _| spend.overrun = spend.overrun.plus(amount));
-        if let Some(worker) = self.worker_mut(session) {
-            worker.overrun(amount);
-        }
+        let worker = self.worker_mut(session);
+        let model = worker.and_then(|worker| worker.overrun(amount).map(str::to_owned));
+        self.spend(session, model.as_deref(), |spend, _| {
+            spend.overrun = spend.overrun.plus(amount);
+        });
     }
 
     /// Settles the model calls that were in progress when the run died, at their full reservation.
@@ -365,7 +367,7 @@ impl RunView {
     /// Settles a model call, or the prompt of a worker, which costs nothing itself and is no call.
     fn settle(&mut self, session: SessionId, settlement: &Settlement) {
         if self.worker_mut(session).is_none() {
-            self.spend(session, |spend, is_priced| spend.settle(settlement, is_priced));
+            self.spend(session, None, |spend, is_priced| spend.settle(settlement, is_priced));
         } else if !settlement.amount().is_zero() {
             self.settle_worker_call(session, None, settlement);
         }
@@ -379,9 +381,9 @@ impl RunView {
         settlement: &Settlement,
     ) {
         let own = self.delegation(session).and_then(|node| node.model.clone());
-        let model = model.or(own).unwrap_or_else(|| "unknown".to_owned());
+        let model = model.or(own).unwrap_or_else(|| UNKNOWN.to_owned());
         let known = self.worker_mut(session).map(|worker| worker.settle(&model, settlement));
-        self.spend(session, |spend, is_priced| {
+        self.spend(session, Some(&model), |spend, is_priced| {
             spend.settle(settlement, known.unwrap_or(is_priced));
         });
     }
@@ -391,16 +393,30 @@ impl RunView {
         self.delegations[place].worker.as_deref_mut()
     }
 
-    /// Changes the spending of a delegation, all its ancestors and the run.
-    fn spend(&mut self, session: SessionId, change: impl Fn(&mut Spend, bool)) {
+    /// Changes the spending of a delegation, all its ancestors and the run. Without `model` it is spent on the
+    /// delegation's own model.
+    fn spend(
+        &mut self,
+        session: SessionId,
+        model: Option<&str>,
+        change: impl Fn(&mut Spend, bool),
+    ) {
+        let wall_ms = self.latest.wall_ms;
         // Costs of an unknown session count at the root.
         let place = self.by_session.get(&session).copied().unwrap_or(0);
         let Some(node) = self.delegations.get_mut(place) else {
             change(&mut self.total, true);
+            let agent = AgentName::new(UNKNOWN);
+            change(
+                hourly_spend(&mut self.by_hour, wall_ms, &agent, model.unwrap_or(UNKNOWN)),
+                true,
+            );
             return;
         };
         // Tokens of a model without a price are counted separately.
         let is_priced = node.is_priced;
+        let model = model.or(node.model.as_deref()).unwrap_or(UNKNOWN);
+        change(hourly_spend(&mut self.by_hour, wall_ms, &node.agent, model), is_priced);
         change(&mut node.own, is_priced);
         change(&mut self.total, is_priced);
         let mut scope = Some(place);

@@ -1,0 +1,103 @@
+//! Lists on terminals of 60, 80 and 160 columns. Their snapshots are in `snapshots`, a file per width.
+
+use std::fs;
+
+use adjutant_view::layout::width;
+use serde_json::json;
+
+use crate::support::rig::Rig;
+use crate::support::terminal::Terminal;
+
+const WIDTHS: [u16; 3] = [60, 80, 160];
+
+/// Every command that prints a list.
+const LISTS: [&[&str]; 12] = [
+    &["status"],
+    &["errors"],
+    &["errors", "--each"],
+    &["cost"],
+    &["cost", "--since", "7d"],
+    &["cost", "--by", "model"],
+    &["cost", "--by", "folder"],
+    &["tree"],
+    &["agents"],
+    &["models"],
+    &["workers"],
+    &["approvals"],
+];
+
+const SCRIPT: &str = "price = { input = 3.0, output = 15.0 }
+[[turn]]
+label = 'good'
+text = 'done'
+usage = { input = 123456, output = 7890 }
+[[turn]]
+label = 'another one'
+text = 'done'
+usage = { input = 123456, output = 7890 }
+";
+
+/// What a command prints on a terminal of so many columns.
+fn printed(rig: &Rig, columns: u16, args: &[&str]) -> String {
+    let mut terminal = Terminal::start(rig, columns, &[("NO_COLOR", "1"), ("TERM", "xterm")], args);
+    let code = terminal.finish();
+    assert_eq!(code, 0, "{args:?}: {}", terminal.raw);
+    terminal.raw.replace("\r\n", "\n")
+}
+
+#[track_caller]
+fn assert_fits(text: &str, columns: u16, args: &[&str]) {
+    for line in text.lines() {
+        assert!(width(line) <= columns.into(), "{args:?} at {columns}: `{line}` in\n{text}");
+    }
+}
+
+#[test]
+fn every_list_fits_terminals_of_60_80_and_160_columns() {
+    let rig = Rig::with_script(SCRIPT);
+    let run = |tasks: &[&str]| {
+        let flags = tasks.iter().flat_map(|task| ["-t", task]);
+        rig.delegating(&flags.collect::<Vec<_>>()).run().code
+    };
+    assert_eq!(run(&["good=Do it", "another one=Do it too"]), 0);
+    assert_eq!(run(&["good=Do it", "bad=Fail", "missing=Look"]), 3);
+    for columns in WIDTHS {
+        let mut all = String::new();
+        for args in LISTS {
+            let text = printed(&rig, columns, args);
+            // Messages on standard error are sentences, which the terminal wraps.
+            assert_fits(&text, columns, args);
+            all += &format!("$ adjutant {}\n{text}\n", args.join(" "));
+        }
+        insta::assert_snapshot!(format!("lists-{columns}"), rig.redacted(&all));
+    }
+}
+
+#[test]
+fn hostile_text_in_every_field_neither_widens_a_list_nor_reaches_the_terminal() {
+    let evil = "\u{1b}[2J\u{202e}evil\u{200b}字字字字字";
+    let rig = Rig::with_script("[[turn]]\nlabel = 'none'\ntext = 'x'\n");
+    let folder = rig.work().join(evil.repeat(5));
+    fs::create_dir(&folder).unwrap();
+    fs::copy(rig.path().join("script.toml"), rig.work().join("script.toml")).unwrap();
+    let long = "x".repeat(400);
+    for label in [evil, "long", "字字字字字字字字"] {
+        let task =
+            json!({ "tasks": [{ "label": label, "prompt": format!("{label} {long} {evil}") }] });
+        // The script is for another task, so every task fails with an error that quotes its label.
+        let out = rig.delegating(&["-"]).cwd(&folder).stdin(task.to_string()).run();
+        assert!(!rig.runs().is_empty(), "{out}");
+    }
+    let goal = format!("{evil} {long}");
+    let out = rig.call(["run", &goal, "--yes", "--model", rig.model()]).cwd(&folder).run();
+    assert_ne!(out.code, 2, "{out}");
+    for columns in WIDTHS {
+        for args in LISTS {
+            let text = printed(&rig, columns, args);
+            assert_fits(&text, columns, args);
+            let is_bad =
+                |c: char| c != '\n' && (c.is_control() || ('\u{202a}'..='\u{202e}').contains(&c));
+            assert!(!text.contains(is_bad), "{args:?}: {text:?}");
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! What lists need of a run that has ended: a line of the index in the state directory.
+//!
+//! A summary is a projection of a [`RunView`] and is compared with nothing else: what a list shows of an indexed run
+//! equals what it shows of the folded one.
+
+use adjutant_core::Outcome;
+use serde::{Deserialize, Serialize};
+
+use crate::errors::{self, ErrorJson};
+use crate::run::{HourlySpend, ProcessLiveness, RunView};
+
+/// The version of [`RunSummary`]. Increase it when a fold makes another summary of the same journal.
+pub const SUMMARY_VERSION: u32 = 1;
+
+/// The part of a run that lists of many runs need.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunSummary {
+    /// The directory in which it works.
+    pub workdir: String,
+    /// How it ended; absent if it was interrupted or is live.
+    pub outcome: Option<Outcome>,
+    /// What it spent.
+    pub spent: Vec<HourlySpend>,
+    /// Its errors in the order they happened, fixed ones included.
+    pub errors: Vec<ErrorJson>,
+}
+
+impl RunSummary {
+    /// Summarizes a run. A view of a dead run must have its open calls closed.
+    #[must_use]
+    pub fn of(view: &RunView, liveness: ProcessLiveness) -> Self {
+        Self {
+            workdir: view.workdir().to_owned(),
+            outcome: view.outcome(),
+            spent: view.by_hour().to_vec(),
+            errors: errors::of_run(view, liveness),
+        }
+    }
+}
