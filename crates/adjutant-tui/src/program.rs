@@ -100,6 +100,9 @@ impl WatchProgram {
     /// Runs the loop. Returns whether a signal ended it.
     fn run(&mut self) -> io::Result<bool> {
         let begun = Instant::now();
+        // From here on crossterm notices resizes.
+        event::poll(Duration::ZERO)?;
+        self.state.resize(size().unwrap_or(self.state.size));
         self.reader.read(&mut self.state);
         // Most lists are read before a person sees anything else.
         while self.reader.has_unread() && begun.elapsed() < LOOK {
