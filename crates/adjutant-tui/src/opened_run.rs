@@ -199,9 +199,11 @@ impl OpenedRun {
         rows
     }
 
-    /// Returns the selected agent; the root while the shown state does not have it.
+    /// Returns the selected agent; the first row while `filter` or the shown state hides it.
     #[must_use]
-    pub fn selected_agent(&self) -> Option<&Delegation> {
-        self.view.delegation(self.selected).or_else(|| self.view.root())
+    pub fn selected_agent(&self, filter: &str) -> Option<&Delegation> {
+        let rows = self.rows(filter);
+        let chosen = rows.iter().find(|node| node.session == self.selected);
+        chosen.or_else(|| rows.first()).copied()
     }
 }

@@ -144,7 +144,10 @@ impl CommandTarget {
     fn of(state: &WatchState) -> Option<Self> {
         let run = state.current_run()?;
         let opened = state.opened.as_ref().filter(|_| state.screen != WatchScreen::List);
-        let node = opened.and_then(OpenedRun::selected_agent);
+        let node = opened.and_then(|run| run.selected_agent(&state.run_filter));
+        if opened.is_some() && node.is_none() {
+            return None;
+        }
         let below = node.filter(|node| node.parent.is_some());
         Some(Self {
             run,
@@ -169,7 +172,7 @@ impl CommandTarget {
 }
 
 fn no_target(state: &mut WatchState) -> Vec<WatchAction> {
-    state.message = Some("No run is selected.".to_owned());
+    state.message = Some("Nothing is selected.".to_owned());
     Vec::new()
 }
 
@@ -263,7 +266,7 @@ fn go(state: &mut WatchState, by: isize) {
         WatchScreen::Run => {
             let filter = state.run_filter.clone();
             let Some(run) = &mut state.opened else { return };
-            let selected = run.selected_agent().map(|node| node.session);
+            let selected = run.selected_agent(&filter).map(|node| node.session);
             let sessions: Vec<SessionId> = run.rows(&filter).iter().map(|it| it.session).collect();
             let place = sessions.iter().position(|it| Some(*it) == selected);
             if let Some(place) = moved(place, by, sessions.len()) {

@@ -34,7 +34,7 @@ pub(super) fn draw(state: &WatchState, mut area: Rect, painter: &mut Painter<'_>
     if area.height >= 4 {
         place_in_journal(run, take_bottom(&mut area, 1), painter);
     }
-    if has_details && let Some(node) = run.selected_agent() {
+    if has_details && let Some(node) = run.selected_agent(&state.run_filter) {
         let rows = detail_rows(run, node, area.width.into());
         let needed = u16::try_from(rows.len() + 1).unwrap_or(u16::MAX);
         let most = area.height / 2;
@@ -106,7 +106,7 @@ fn tree(state: &WatchState, run: &OpenedRun, mut area: Rect, painter: &mut Paint
         painter.text(area, 0, text, Some(TextStyle::Quiet));
         return;
     }
-    let selected = run.selected_agent().map(|node| node.session);
+    let selected = run.selected_agent(&state.run_filter).map(|node| node.session);
     let place = rows.iter().position(|node| Some(node.session) == selected);
     let first = first_row(place.unwrap_or(0), rows.len(), area.height.into());
     let visible = rows.iter().skip(first).take(area.height.into());

@@ -60,7 +60,12 @@ fn keys_of_the_list_are_about_the_selected_run() {
 fn keys_of_a_run_are_about_the_selected_agent() {
     let run = run_id();
     let agent = three().1[1];
-    let table: [(&[KeyCode], String); 9] = [
+    let table: [(&[KeyCode], String); 11] = [
+        (
+            &[Char('/'), Char('c'), Char('o'), Char('r'), Enter, Char('d')],
+            format!("show diff {agent}"),
+        ),
+        (&[Char('/'), Char('z'), Char('z'), Enter, Char('c'), Char('y')], "nothing".to_owned()),
         (&[Char('c'), Char('y')], format!("run cancel {run}")),
         (&[Down, Down, Char('c'), Char('y')], format!("run cancel {agent}")),
         (&[Down, Down, Char('t')], format!("run tell {agent} - with a message")),
