@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use adjutant_engine::{Archive, RunFiles, RunLiveness};
+use adjutant_engine::{Archive, RunFiles, RunLiveness, SummaryFreshness};
 use adjutant_view::run_summary::SUMMARY_VERSION;
 use adjutant_view::{ProcessLiveness, RunSummary};
 
@@ -15,7 +15,8 @@ pub(crate) fn readable_summaries(
     archive: &Archive,
 ) -> Result<Vec<(RunFiles, RunSummary)>, Failure> {
     let mut readable = Vec::new();
-    let all = archive.summaries(SUMMARY_VERSION, summarize, is_ended).map_err(archive_failure)?;
+    let all = archive.summaries(SummaryFreshness::Current, SUMMARY_VERSION, summarize, is_ended);
+    let all = all.map_err(archive_failure)?;
     for (files, summary) in all {
         // A damaged run must not hide the others.
         match summary {
@@ -33,7 +34,8 @@ pub(crate) fn run_workdirs(archive: &Archive) -> Result<Vec<(RunFiles, PathBuf)>
         RunLiveness::Live { .. } => Err(()),
         RunLiveness::Dead => summarize(files, liveness).map_err(drop),
     };
-    let all = archive.summaries(SUMMARY_VERSION, of_ended, is_ended).map_err(archive_failure)?;
+    let all = archive.summaries(SummaryFreshness::AnyAge, SUMMARY_VERSION, of_ended, is_ended);
+    let all = all.map_err(archive_failure)?;
     let workdirs = all.into_iter().filter_map(|(files, summary)| {
         let workdir = summary.ok().map(|summary| PathBuf::from(summary.workdir));
         let workdir = workdir.or_else(|| files.workdir())?;

@@ -33,6 +33,7 @@ pub use adjutant_workspace::sandbox::{
 pub use adjutant_workspace::toolchains;
 pub use adjutant_workspace::{git_dirs_around, why_no_repository, with_link_targets};
 pub use archive::journal_follower::JournalFollower;
+pub use archive::run_summaries::SummaryFreshness;
 pub use archive::{
     Archive, ArchiveError, Expiry, LoadedJournal, PruneOutcome, RunFiles, RunLiveness, RunRecords,
 };

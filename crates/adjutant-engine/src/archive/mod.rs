@@ -6,7 +6,7 @@
 pub(crate) mod journal_follower;
 pub(crate) mod offline_cancel;
 mod read_ahead;
-mod run_summaries;
+pub(crate) mod run_summaries;
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

@@ -65,11 +65,19 @@ pub struct Spend {
     /// The number of settled calls.
     pub calls: u64,
     /// The part counted at its reservation, because the provider did not report the usage.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub estimated: BudgetAmount,
     /// The tokens of models without a price, which are not part of `usd`.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub unpriced_tokens: u64,
     /// What was billed beyond its reservation.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub overrun: BudgetAmount,
+}
+
+/// Returns whether a field has its usual value, which is not stored.
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 impl Spend {
