@@ -183,7 +183,9 @@ fn a_dry_run_shows_the_worst_case_and_leaves_no_trace() {
         Tools       Glob, Grep, Note, Read; no network
         Model       script:../script.toml
         Worst case  10,000,000 tokens, $5.00, no time limit
-        Budget      5,000,000 tokens per subagent; 20,000,000 tokens and $5.00 for the whole run
+        Expected    no history yet
+        Budget      5,000,000 tokens per subagent; 20,000,000 tokens and $5.00 for the
+                    whole run
         Parallel    2 at a time
         --- stderr ---
         [exit 0]

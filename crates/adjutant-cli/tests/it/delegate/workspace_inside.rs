@@ -343,7 +343,7 @@ fn a_sandboxed_command_has_no_terminal_or_input_while_the_user_has_one() {
             "one=Do it",
         ];
         let mut terminal = Terminal::start(&repo.rig, 100, &[("PATH", &path)], &args);
-        terminal.wait_for("[y/N]").types("y\n");
+        terminal.wait_for("Start? [y]es").types("y\n");
         assert_eq!(terminal.finish(), 0, "{sandbox}: {}", terminal.screen());
         let told = told(&repo).concat();
         assert!(told.contains("not a tty"), "{sandbox}: {told}");

@@ -29,7 +29,7 @@ fn the_demo_exits_0_and_shows_a_complete_a_partial_and_a_failed_subagent() {
     ] {
         assert!(out.stdout.contains(line), "{line} in {out}");
     }
-    insta::assert_snapshot!(out.talk().lines().take(22).collect::<Vec<_>>().join("\n"), @"
+    insta::assert_snapshot!(out.talk().lines().take(23).collect::<Vec<_>>().join("\n"), @"
         Three read-only subagents on $PLACE/state/demo-tree. No key, no network: the model is a script.
         A person would be asked first:
 
