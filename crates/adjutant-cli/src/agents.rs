@@ -25,8 +25,9 @@ const DESCRIPTION_CHARS: usize = 160;
 
 /// Printed if there is no agent file.
 const NO_AGENT_FILES: &str = "\
-No agent is described by a file yet. Put one into .claude/agents/reviewer.md (or .opencode/agent,
-.codex/agents, .gemini/agents, .adjutant/agents), here or in your home:
+No agent is described by a file yet. Put one into .claude/agents,
+.opencode/agent, .codex/agents, .gemini/agents or .adjutant/agents,
+here or in your home directory, for example .claude/agents/reviewer.md:
 
   ---
   name: reviewer
@@ -35,7 +36,8 @@ No agent is described by a file yet. Put one into .claude/agents/reviewer.md (or
   ---
   You review code. Cite files and lines.
 
-Then: adjutant run --agent reviewer \"GOAL\", or let `adjutant run` give it tasks by its name.
+Then: adjutant run --agent reviewer \"GOAL\"
+`adjutant run` can also give it tasks by its name.
 ";
 
 /// Reads the agent files of the project and of the user.

@@ -2,12 +2,14 @@
 
 use std::fs;
 use std::io::{self, IsTerminal};
+use std::iter;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::path::Path;
 use std::time::Duration;
 
-use adjutant_core::numbers::grouped;
+use adjutant_core::numbers::format_rounded;
 use adjutant_engine::Archive;
+use adjutant_view::layout;
 use serde_json::{Value, json};
 
 use crate::args::PolicyFlags;
@@ -32,8 +34,9 @@ pub(crate) fn run_models(as_json: bool) -> Result<Exit, Failure> {
         let as_of = ModelSetup::prices_as_of();
         print_json(&json!({ "v": 1, "prices_as_of": as_of, "models": listed }))?;
     } else {
-        print_list(&models.iter().map(as_line).collect::<String>())?;
-        print_list(&format!("\nPrices are as of {}. {OWN_FIGURES}", ModelSetup::prices_as_of()))?;
+        print_list(&as_table(&models))?;
+        let as_of = ModelSetup::prices_as_of();
+        print_list(&format!("\nPrices per million tokens, as of {as_of}. {OWN_FIGURES}"))?;
     }
     Ok(Exit::Completed)
 }
@@ -52,21 +55,26 @@ fn as_object(model: &ListedModel) -> Value {
     })
 }
 
-fn as_line(model: &ListedModel) -> String {
+/// Returns the table of models.
+fn as_table(models: &[ListedModel]) -> String {
+    let heads = ["model", "window", "in/out", ""].map(str::to_owned).to_vec();
+    let rows: Vec<Vec<String>> = iter::once(heads).chain(models.iter().map(as_row)).collect();
+    layout::columns(&rows, &[1])
+}
+
+fn as_row(model: &ListedModel) -> Vec<String> {
     let price = model.spec.price.map_or_else(
-        || "price unknown".to_owned(),
-        |price| format!("${}/${} per M in/out", price.input, price.output),
+        || "unknown".to_owned(),
+        |price| format!("${}/${}", price.input, price.output),
     );
     let state = match &model.problem {
+        // The provider is part of the model's name.
+        Some(problem) if problem.contains("no API key for provider") => "✗ no key".to_owned(),
         Some(problem) => format!("✗ {}", problem.trim_start_matches("Cannot spawn subagents: ")),
-        None if model.is_default => "✓ usable, the default".to_owned(),
-        None => "✓ usable".to_owned(),
+        None if model.is_default => "✓ default".to_owned(),
+        None => "✓".to_owned(),
     };
-    format!(
-        "{:<34} {:>10} tokens  {price:<28} {state}\n",
-        model.spec.name,
-        grouped(model.spec.window)
-    )
+    vec![model.spec.name.clone(), format_rounded(model.spec.window), price, state]
 }
 
 /// A line of `adjutant doctor`: what was checked, whether it is fine, and what to do if not.

@@ -434,8 +434,8 @@ fn warn_of_unknown_variables() {
 
 /// The known `ADJUTANT_` variables that are not keys of the policy.
 /// The last four are what a `notify` program gets; it may call Adjutant.
-const OTHER_VARIABLES: [&str; 9] =
-    ["HOME", "MODEL", "PRESET", "LIVE", "MCP_TOKEN", "RUN", "EVENT", "OUTCOME", "MESSAGE"];
+const OTHER_VARIABLES: [&str; 10] =
+    ["HOME", "MODEL", "PRESET", "LIVE", "MCP_TOKEN", "PAGER", "RUN", "EVENT", "OUTCOME", "MESSAGE"];
 
 fn from_flags(policy: &mut LayeredPolicy, flags: &PolicyFlags) -> Result<(), Failure> {
     if flags.enable_delegation {

@@ -23,8 +23,9 @@ pub(crate) fn run_workers(as_json: bool) -> Result<Exit, Failure> {
     } else {
         print_list(&workers.iter().map(as_line).collect::<String>())?;
         print_list(
-            "\nA metered worker has no key and no network of its own: its model calls go through Adjutant, which holds \
-             the\nkey and the budget. Use one with: adjutant delegate --write --worker NAME -t fix=\"…\"\n",
+            "\nA metered worker has no key and no network of its own: its\n\
+             model calls go through Adjutant, which holds the key and the\n\
+             budget. To use one:\n  adjutant delegate --write --worker NAME -t fix=\"…\"\n",
         )?;
     }
     Ok(Exit::Completed)

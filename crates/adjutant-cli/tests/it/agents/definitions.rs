@@ -74,8 +74,9 @@ fn without_agent_files_agents_explains_how_to_write_one() {
       Does one small look-up or count and reports it.
       tools: Glob, Grep, Note, Read
 
-    No agent is described by a file yet. Put one into .claude/agents/reviewer.md (or .opencode/agent,
-    .codex/agents, .gemini/agents, .adjutant/agents), here or in your home:
+    No agent is described by a file yet. Put one into .claude/agents,
+    .opencode/agent, .codex/agents, .gemini/agents or .adjutant/agents,
+    here or in your home directory, for example .claude/agents/reviewer.md:
 
       ---
       name: reviewer
@@ -84,7 +85,8 @@ fn without_agent_files_agents_explains_how_to_write_one() {
       ---
       You review code. Cite files and lines.
 
-    Then: adjutant run --agent reviewer "GOAL", or let `adjutant run` give it tasks by its name.
+    Then: adjutant run --agent reviewer "GOAL"
+    `adjutant run` can also give it tasks by its name.
     --- stderr ---
     [exit 0]
     "#);
