@@ -188,10 +188,12 @@ fn add_flags(command: &Command, flags: &mut BTreeSet<String>) {
     command.get_subcommands().for_each(|below| add_flags(below, flags));
 }
 
-/// Returns a text without the git commands in backticks, whose flags are git's.
-fn without_git_commands(text: &str) -> String {
+/// Returns a text without the commands of other programs in backticks, whose flags are not ours.
+fn without_commands_of_others(text: &str) -> String {
+    let is_of_others =
+        |part: &str| ["git ", "docker ", "podman "].iter().any(|name| part.starts_with(name));
     let parts = text.split('`').enumerate();
-    let ours = parts.filter(|(place, part)| place % 2 == 0 || !part.starts_with("git "));
+    let ours = parts.filter(|(place, part)| place % 2 == 0 || !is_of_others(part));
     ours.map(|(_, part)| part).collect::<Vec<_>>().join("`")
 }
 
@@ -208,7 +210,7 @@ fn every_flag_that_is_recommended_is_one_of_a_command() {
         if text.split_whitespace().count() < 4 || is_of_others {
             continue;
         }
-        let sentence = without_git_commands(&text);
+        let sentence = without_commands_of_others(&text);
         let all: Vec<&str> =
             sentence.split(|it: char| it.is_whitespace() || "`(),;:".contains(it)).collect();
         for (place, word) in all.iter().enumerate() {

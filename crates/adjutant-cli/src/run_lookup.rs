@@ -210,7 +210,7 @@ fn not_here(root: &Path, verb: CommandVerb, elsewhere: Option<(RunFiles, PathBuf
         return failure.hint("`adjutant status` lists the runs.");
     };
     let run = files.id();
-    let flag = if has_anywhere { format!(" or `adjutant {typed} --anywhere`") } else { "".into() };
+    let flag = if has_anywhere { " (or the flag --anywhere)" } else { "" };
     failure.hint(format!(
         "The latest elsewhere is {run}, in {}: `adjutant {typed} {run}`{flag} selects it.{otherwise}",
         sanitize::line(&workdir.display().to_string())

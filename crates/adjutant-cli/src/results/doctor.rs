@@ -52,9 +52,9 @@ fn how_to_allow(obstacle: UserNamespaceObstacle) -> String {
                 .to_owned()
         }
         UserNamespaceObstacle::SystemCallFilter => "a system call filter forbids them, as in a \
-             container. Start the container with: docker run --security-opt seccomp=unconfined \
-             --security-opt apparmor=unconfined --security-opt systempaths=unconfined, or: \
-             podman run --security-opt seccomp=unconfined --security-opt unmask=ALL"
+             container. Start the container with `docker run --security-opt seccomp=unconfined \
+             --security-opt apparmor=unconfined --security-opt systempaths=unconfined` or with \
+             `podman run --security-opt seccomp=unconfined --security-opt unmask=ALL`"
             .to_owned(),
         UserNamespaceObstacle::AppArmor => apparmor_command(),
         UserNamespaceObstacle::Unknown => {

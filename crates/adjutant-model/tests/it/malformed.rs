@@ -42,7 +42,7 @@ fn unknown_keys_are_refused_with_the_nearest_known_one() {
         "[[turn]]\ntext = 'x'\nstop = 'zzz'",
     ]), @r"
     script:1:1: unknown key `windw` in a script, did you mean `window`? (allowed: window, max_output, price, delay_ms, turn)
-    script:3:3: unknown key `lable` in a turn, did you mean `label`? (allowed: agent, label, turn, last, times, text, text_bytes, delay_ms, chunks, chunk_delay_ms, call, stop, usage, error, message, retry_after_ms, panic)
+    script:3:3: unknown key `lable` in a turn, did you mean `label`? (allowed: agent, label, turn, last, times, text, text_bytes, delay_ms, chunks, chunk_delay_ms, call, stop, usage, error, message, retry_after_ms, never_began, panic)
     script:4:1: unknown key `arg` in a call, did you mean `args`? (allowed: tool, args, raw_args, id, times)
     script:3:11: unknown key `inptu` in `usage`, did you mean `input`? (allowed: input, output, cache_read, cache_write)
     script:1:34: unknown key `cached` in `price` (allowed: input, output, cache_read, cache_write)
@@ -177,7 +177,7 @@ fn invalid_json_is_reported_with_its_position() {
     .collect();
     insta::assert_snapshot!(lines.join("\n"), @r"
     script:1:10: EOF while parsing a list
-    script:2:3: unknown key `lable` in a turn, did you mean `label`? (allowed: agent, label, turn, last, times, text, text_bytes, delay_ms, chunks, chunk_delay_ms, call, stop, usage, error, message, retry_after_ms, panic)
+    script:2:3: unknown key `lable` in a turn, did you mean `label`? (allowed: agent, label, turn, last, times, text, text_bytes, delay_ms, chunks, chunk_delay_ms, call, stop, usage, error, message, retry_after_ms, never_began, panic)
     script:2:3: `text` is given twice
     script:2:2: unknown placeholder `nope` (one of prompt, last, result, agent, label, turn)
     script:1:20: `text` must be a string, not null

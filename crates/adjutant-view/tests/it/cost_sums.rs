@@ -30,7 +30,9 @@ fn a_table_has_a_row_per_group_and_the_total_below() {
 
     2 runs
     Total: 562,280 tokens, ~$2.0742
-    ~ 10,000 tokens and $0.0540 of it are estimates: calls without reported usage are counted at the amount reserved for them.
+    ~ 10,000 tokens and $0.0540 of it are estimates: calls
+      without reported usage are counted at the amount reserved
+      for them.
     ");
     insta::assert_snapshot!(by(CostGrouping::Folder), @"
     folder                      runs  calls    in  out      cost
@@ -39,7 +41,9 @@ fn a_table_has_a_row_per_group_and_the_total_below() {
 
     2 runs
     Total: 562,280 tokens, ~$2.0742
-    ~ 10,000 tokens and $0.0540 of it are estimates: calls without reported usage are counted at the amount reserved for them.
+    ~ 10,000 tokens and $0.0540 of it are estimates: calls
+      without reported usage are counted at the amount reserved
+      for them.
     ");
     insta::assert_snapshot!(CostSums::of(&runs, CostGrouping::Model, Some(WALL)).render(160), @"
     model       runs  calls    in  out      cost

@@ -29,20 +29,20 @@ fn repeated() -> Vec<ErrorJson> {
 #[test]
 fn a_row_has_the_count_the_last_time_an_example_and_what_to_do() {
     insta::assert_snapshot!(render(&group(&repeated()), 60, Palette::Plain), @"
-    4×  2025-02-03T08:00:00Z  PROVIDER_ERROR · high · execution
+    4×  2025-02-03T08:00:00Z  PROVIDER_ERROR · high · execut…
        what  provider overloaded: try later
        next  Try again later, or use another model.
        like  err_1738326967_qlwol3 in run_1738326896_aaaaaa
-    1×  2025-01-31T12:36:06Z  CONTEXT_EXHAUSTED · execution …
+    1×  2025-01-31T12:36:06Z  CONTEXT_EXHAUSTED · medium · e…
        what  The context was exhausted: 199,000 of 200,000
              tokens.
        next  Split the task, or use a model with a larger
              window.
        like  err_1738326966_ygbxi8 in run_1738326896_aaaaaa
-    1×  2025-01-31T12:36:06Z  MAX_DEPTH_EXCEEDED · validatio…
+    1×  2025-01-31T12:36:06Z  MAX_DEPTH_EXCEEDED · low · val…
        what  ERROR: Delegation depth limit (1) reached.
              Cannot delegate further. Current depth: 1
-             Attempted delegation: look deeper Suggestion:
+             Attempted delegation: look deeper Suggestion: …
        next  Complete this task at the current level, or
              start the run again with --set max_depth=2.
        like  err_1738326966_mey4nk in run_1738326896_aaaaaa

@@ -216,7 +216,7 @@ fn a_script_that_ends_early_fails_the_subagent_and_names_the_missing_turn() {
 fn a_script_that_is_wrong_or_missing_is_named_with_the_place() {
     let rig = Rig::with_script("[[turn]]\ntext = 'fine'\nlable = 'a'");
     insta::assert_snapshot!(rig.delegate(&["-t", "a=x"]).talk(), @"
-        adjutant: ../script.toml:3:1: unknown key `lable` in a turn, did you mean `label`? (allowed: agent, label, turn, last, times, text, text_bytes, delay_ms, chunks, chunk_delay_ms, call, stop, usage, error, message, retry_after_ms, panic)
+        adjutant: ../script.toml:3:1: unknown key `lable` in a turn, did you mean `label`? (allowed: agent, label, turn, last, times, text, text_bytes, delay_ms, chunks, chunk_delay_ms, call, stop, usage, error, message, retry_after_ms, never_began, panic)
         [exit 2]
     ");
     std::fs::write(rig.path().join("script.toml"), "[[turn]\n").unwrap();

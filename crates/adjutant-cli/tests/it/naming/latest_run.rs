@@ -149,7 +149,7 @@ fn wait_result_and_cost_accept_a_run_of_another_folder_by_id_or_with_anywhere() 
         assert_eq!(said, format!("adjutant: {run} worked in {}\n", rig.work().display()));
         let out = elsewhere(&[]);
         assert_eq!(out.code, 2, "{command}: {out}");
-        assert!(out.stderr.contains("--anywhere` selects it"), "{out}");
+        assert!(out.stderr.contains("(or the flag --anywhere) selects it"), "{out}");
     }
     let empty = Rig::new();
     insta::assert_snapshot!(empty.run(["wait"]).talk(), @"

@@ -96,7 +96,7 @@ fn cost_in_a_directory_without_runs_says_what_to_type() {
     insta::assert_snapshot!(rig.call(["cost"]).cwd(&folder).run(), @"
 --- stderr ---
 adjutant: no run in $PLACE/empty
-  The latest elsewhere is run_0000000000_aaaaaa, in $PLACE/other: `adjutant cost run_0000000000_aaaaaa` or `adjutant cost --anywhere` selects it. `adjutant cost --since 7d` sums over all runs.
+  The latest elsewhere is run_0000000000_aaaaaa, in $PLACE/other: `adjutant cost run_0000000000_aaaaaa` (or the flag --anywhere) selects it. `adjutant cost --since 7d` sums over all runs.
 [exit 2]
 ");
     for args in [&["--anywhere"][..], &["--since", "7d"]] {

@@ -283,8 +283,9 @@ fn log_shows_every_event_and_as_json_one_per_line() {
     rig.write("notes.txt", "one\ntwo\nthree\n");
     assert_eq!(rig.delegate(&["-t", "reader=Look at the notes"]).code, 0);
     let text = rig.run(["log"]);
-    insta::assert_snapshot!(without_reservations(&text.data()), @"
-        2000-01-01T00:00:00.000Z  run_0000000000_aaaaaa started by delegate, version 0.1.0
+    let shown = without_reservations(&text.data()).replace(env!("CARGO_PKG_VERSION"), "$VERSION");
+    insta::assert_snapshot!(shown, @"
+        2000-01-01T00:00:00.000Z  run_0000000000_aaaaaa started by delegate, version $VERSION
         2000-01-01T00:00:00.000Z  agent scout defined, 4 tools
         2000-01-01T00:00:00.000Z  [reader] granted to scout at depth 1, script:../script.toml: Look at the notes
         2000-01-01T00:00:00.000Z  approval asked for call 1 of [root] (00000000000…)

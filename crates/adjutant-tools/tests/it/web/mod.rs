@@ -163,5 +163,6 @@ impl Rig {
 
 /// Shows text with the port of the test's server replaced.
 fn steady(text: &str, port: u16) -> String {
-    text.replace(&format!(":{port}"), ":PORT")
+    let version = format!("adjutant/{}", env!("CARGO_PKG_VERSION"));
+    text.replace(&format!(":{port}"), ":PORT").replace(&version, "adjutant/VERSION")
 }

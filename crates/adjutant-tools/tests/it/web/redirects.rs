@@ -38,7 +38,7 @@ fn a_redirect_is_followed_and_every_url_is_listed() {
     insta::assert_snapshot!(steady(&server.requests()[0].replace('\r', ""), server.port), @"
     GET /a HTTP/1.1
     host: 127.0.0.1:PORT
-    user-agent: adjutant/0.1.0
+    user-agent: adjutant/VERSION
     accept: text/html, text/markdown, text/plain, application/json, */*;q=0.5
     accept-encoding: gzip
     connection: close
