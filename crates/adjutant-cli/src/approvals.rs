@@ -16,7 +16,7 @@ use serde_json::json;
 use crate::args::ApproveCallArgs;
 use crate::ask::Terminal;
 use crate::exit::{Exit, Failure};
-use crate::hints::program;
+use crate::hints::{advise, program};
 use crate::live::columns;
 use crate::output::{print, print_json, print_list};
 use crate::records;
@@ -63,6 +63,9 @@ pub(crate) fn run_approvals(archive: &Archive, as_json: bool) -> Result<Exit, Fa
     }
     if all.is_empty() && merges.is_empty() && prompts.is_empty() {
         print("Nothing waits for your approval.\n")?;
+        if io::stderr().is_terminal() {
+            advise("`adjutant status` lists questions of subagents.");
+        }
         return Ok(Exit::Completed);
     }
     // A model that runs this command usually reads a pipe, a person reads a terminal. This is not a security boundary: a

@@ -379,6 +379,7 @@ pub(crate) fn show_results(
     let options = ResultOptions {
         result_tokens,
         transcripts: kept.then_some(folder.as_str()),
+        program: Some(program()),
         ..ResultOptions::default()
     };
     match form {

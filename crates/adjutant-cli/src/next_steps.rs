@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use adjutant_engine::results::{KeptResults, ResultLocation};
 use adjutant_engine::{Archive, RunFiles};
-use adjutant_view::status::ObservedRun;
+use adjutant_view::status::{ObservedRun, OpenQuestion};
 use adjutant_view::{ProcessLiveness, RunView, sanitize};
 
 use crate::delegate::absolute;
@@ -35,9 +35,12 @@ type Suggestion = (String, String);
 #[derive(Default)]
 struct NextSteps {
     calls_to_approve: usize,
+    asked: Vec<Suggestion>,
     interrupted: Vec<Suggestion>,
     unmerged: Vec<Suggestion>,
     running: Vec<Suggestion>,
+    /// Whether there is a run of this directory.
+    has_runs: bool,
 }
 
 /// Prints the next steps for the current directory.
@@ -74,6 +77,10 @@ fn find(home: Option<PathBuf>) -> Result<NextSteps, Failure> {
         let Some(run) = view.run() else { continue };
         let look = observe_run(&view, liveness, files);
         let title = title(&look);
+        steps.has_runs = true;
+        let about = |it: &OpenQuestion| format!("[{}] {}", it.label, it.question);
+        let asked = look.open_questions().into_iter().map(|it| (it.command.clone(), about(&it)));
+        steps.asked.extend(asked);
         if let Some(command) = look.resume() {
             steps.interrupted.push((command, title));
         } else if view.outcome().is_some() {
@@ -137,6 +144,13 @@ impl NextSteps {
             let about = "show what is asked and how to answer".to_owned();
             text += &section(&heading, &[(format!("{program} approvals"), about)]);
         }
+        if !self.asked.is_empty() {
+            let heading = match self.asked.len() {
+                1 => "1 subagent asks you something".to_owned(),
+                count => format!("{count} subagents ask you something"),
+            };
+            text += &section(&heading, &self.asked);
+        }
         if !self.interrupted.is_empty() {
             let heading = match self.interrupted.len() {
                 1 => "1 run was interrupted".to_owned(),
@@ -156,8 +170,12 @@ impl NextSteps {
             text += &section(&heading, &self.running);
         }
         if text.is_empty() {
-            let begin = BEGIN.map(|(typed, about)| (format!("{program} {typed}"), about.into()));
-            text += &section("Nothing waits for you here. To begin", &begin);
+            let (heading, commands) = match self.has_runs {
+                true => ("Nothing waits for you here. To go on", GO_ON),
+                false => ("Nothing waits for you here. To begin", BEGIN),
+            };
+            let typed = commands.map(|(typed, about)| (format!("{program} {typed}"), about.into()));
+            text += &section(heading, &typed);
         }
         format!(
             "{text}`{program} doctor` checks your setup. `{program} --help` lists all commands.\n"
@@ -171,6 +189,17 @@ const BEGIN: [(&str, &str); 4] = [
     ("init", "choose a model, check it, and write your configuration"),
     ("run \"Why is the build slow?\"", "an agent works toward a goal and can delegate"),
     ("mcp install claude", "let Claude Code delegate; other clients work too"),
+];
+
+/// What to do next in a directory that has had runs.
+const GO_ON: [(&str, &str); 4] = [
+    (
+        "delegate -t NAME=\"TASK\" -t …",
+        "subagents read and report; with --write they change copies",
+    ),
+    ("run \"GOAL\"", "an agent works toward a goal and can delegate"),
+    ("watch", "show all runs full-screen"),
+    ("cost --since 7d", "what the runs of the last week have cost"),
 ];
 
 /// Returns a heading with its commands below, the explanations in one column.

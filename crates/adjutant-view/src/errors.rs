@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::layout::{bracketed, cut, fit, wrap};
 use crate::palette::{Palette, TextStyle};
+use crate::results::answer_command;
 use crate::run::{Delegation, DelegationError, ProcessLiveness, RunView, fault_id};
 use crate::sanitize;
 use crate::time_text::rfc3339;
@@ -185,7 +186,12 @@ fn error(view: &RunView, run: RunId, fault: &DelegationError) -> Option<ErrorJso
             failed_at_depth: node.depth,
         },
         recovery: ErrorRecoveryJson {
-            suggested_action: reason.recommendation.clone(),
+            suggested_action: match node.open_question() {
+                Some(_) => {
+                    format!("Answer with `{}`.", answer_command(view, fault.session, "adjutant"))
+                }
+                None => reason.recommendation.clone(),
+            },
             auto_recoverable: reason.recoverable,
         },
         fix_status: if fixed { FixStatus::Fixed } else { FixStatus::Unfixed },

@@ -10,7 +10,7 @@ use crate::errors::{self, ErrorJson};
 use crate::run::{HourlySpend, ProcessLiveness, RunView};
 
 /// The version of [`RunSummary`]. Increase it when a fold makes another summary of the same journal.
-pub const SUMMARY_VERSION: u32 = 1;
+pub const SUMMARY_VERSION: u32 = 2;
 
 /// The part of a run that lists of many runs need.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -9,8 +9,8 @@ use adjutant_engine::results::{MergeOutcome, shared_files};
 use adjutant_view::{ProcessLiveness, RunView};
 
 use super::merge::{
-    ResultMergeOutcome, branched, exit, line, merge_one, preview, say_next, summarize_previews,
-    tree_key,
+    ResultMergeOutcome, branched, exit, is_registered, line, merge_one, preview,
+    say_conflict_advice, say_next, summarize_previews,
 };
 use super::{MergedChildren, ResultSelection, SelectedResult, open_work, work_failure};
 use crate::args::{MergeAfterRun, MergeMode};
@@ -90,7 +90,7 @@ fn merge_or_report(
     let mut chosen =
         ResultSelection::of(work, view, ProcessLiveness::Dead, None, MergedChildren::Exclude)?;
     let Some(request) = how.request() else {
-        return report(&chosen).map(|()| WorkPlacement::nowhere());
+        return report(archive, &chosen).map(|()| WorkPlacement::nowhere());
     };
     let is_root = |it: &SelectedResult| it.kept.session == Some(chosen.run.root_session());
     let passes = view.is_root_work_accepted();
@@ -181,20 +181,10 @@ fn merge_and_record(
     fate
 }
 
-/// Returns whether the registry has the merge. If it cannot be read, merging is refused later.
-fn is_registered(archive: &Archive, chosen: &ResultSelection, commit: &str) -> bool {
-    archive
-        .registry()
-        .read_unlocked()
-        .is_ok_and(|known| known.has_merged(&tree_key(chosen), commit))
-}
-
-fn report(chosen: &ResultSelection) -> Result<(), Failure> {
-    let previews = preview(chosen)?;
-    chosen.say_shared(&shared_files(&chosen.diffs(&[])?));
-    say(&summarize_previews(chosen, &previews));
-    let fates: Vec<ResultMergeOutcome> =
-        previews.into_iter().map(ResultMergeOutcome::Judged).collect();
+/// Previews the merge. The report before it names the files that several results change.
+fn report(archive: &Archive, chosen: &ResultSelection) -> Result<(), Failure> {
+    let fates = preview(archive, chosen)?;
+    say(&summarize_previews(chosen, &fates));
     let merges = |it: &ResultMergeOutcome| {
         matches!(
             it,
@@ -213,5 +203,6 @@ fn report(chosen: &ResultSelection) -> Result<(), Failure> {
     advise(&format!(
         "`adjutant diff {name}` shows the work, {merge}, `adjutant discard {name}` drops it."
     ));
+    say_conflict_advice(chosen, &fates);
     Ok(())
 }

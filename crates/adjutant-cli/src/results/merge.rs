@@ -62,7 +62,7 @@ pub(crate) fn run_merge(
     if !args.dry_run {
         recover(&chosen)?;
     }
-    let previews = preview(&chosen)?;
+    let previews = preview(archive, &chosen)?;
     if !as_json {
         chosen.say_shared(&shared);
         if chosen.is_nothing() || !previews.is_empty() {
@@ -70,7 +70,7 @@ pub(crate) fn run_merge(
         }
     }
     let fates = match (args.how, args.dry_run) {
-        (_, true) => previews.into_iter().map(ResultMergeOutcome::Judged).collect(),
+        (_, true) => previews,
         (how, false) => carry_out(archive, &chosen, how),
     };
     if as_json {
@@ -112,9 +112,37 @@ pub(super) fn unrestored_line(UnrestoredFile { path, before }: &UnrestoredFile) 
 }
 
 /// Tries the merges in order, without changing files.
-pub(super) fn preview(chosen: &ResultSelection) -> Result<Vec<MergeOutcome>, Failure> {
+pub(super) fn preview(
+    archive: &Archive,
+    chosen: &ResultSelection,
+) -> Result<Vec<ResultMergeOutcome>, Failure> {
     let kept: Vec<_> = chosen.picked.iter().map(|it| it.kept.clone()).collect();
-    chosen.work.preview(&kept).map_err(|error| work_failure(&error))
+    let verdicts = chosen.work.preview(&kept).map_err(|error| work_failure(&error))?;
+    let judged = chosen.picked.iter().zip(verdicts);
+    Ok(judged.map(|(picked, verdict)| judged_outcome(archive, chosen, picked, verdict)).collect())
+}
+
+/// Returns the outcome for a verdict. A result that was merged earlier and now differs from the files is not in
+/// conflict: the files were changed after the merge.
+fn judged_outcome(
+    archive: &Archive,
+    chosen: &ResultSelection,
+    picked: &SelectedResult,
+    verdict: MergeOutcome,
+) -> ResultMergeOutcome {
+    let differs = matches!(verdict, MergeOutcome::Conflicts(_) | MergeOutcome::Dirty(_));
+    if differs && is_registered(archive, chosen, &picked.kept.commit) {
+        return ResultMergeOutcome::MergedBefore;
+    }
+    ResultMergeOutcome::Judged(verdict)
+}
+
+/// Returns whether the registry has the merge. If it cannot be read, merging is refused later.
+pub(super) fn is_registered(archive: &Archive, chosen: &ResultSelection, commit: &str) -> bool {
+    archive
+        .registry()
+        .read_unlocked()
+        .is_ok_and(|known| known.has_merged(&tree_key(chosen), commit))
 }
 
 /// Merges the results one after the other. A failure does not stop the others.
@@ -165,7 +193,7 @@ fn apply(
             ));
         }
     }
-    ResultMergeOutcome::Judged(verdict)
+    judged_outcome(archive, chosen, picked, verdict)
 }
 
 /// Returns the registry's key of the tree that results are merged into.
@@ -185,17 +213,22 @@ pub(super) fn branched(
 }
 
 /// Summarizes the previews in one line.
-pub(super) fn summarize_previews(chosen: &ResultSelection, previews: &[MergeOutcome]) -> String {
+pub(super) fn summarize_previews(
+    chosen: &ResultSelection,
+    previews: &[ResultMergeOutcome],
+) -> String {
+    use ResultMergeOutcome::{Judged, MergedBefore};
     if previews.is_empty() {
         return format!("adjutant: {} has no results: there is nothing to merge", chosen.name);
     }
-    let count = |is: fn(&MergeOutcome) -> bool| previews.iter().filter(|it| is(it)).count();
+    let count = |is: fn(&ResultMergeOutcome) -> bool| previews.iter().filter(|it| is(it)).count();
     let parts = [
-        (count(|it| matches!(it, MergeOutcome::Merges { .. })), "to merge"),
-        (count(|it| matches!(it, MergeOutcome::Already)), "there already"),
-        (count(|it| matches!(it, MergeOutcome::Conflicts(_))), "in conflict"),
-        (count(|it| matches!(it, MergeOutcome::Dirty(_))), "held by uncommitted changes"),
-        (count(|it| matches!(it, MergeOutcome::Failed(_))), "failing"),
+        (count(|it| matches!(it, Judged(MergeOutcome::Merges { .. }))), "to merge"),
+        (count(|it| matches!(it, Judged(MergeOutcome::Already))), "there already"),
+        (count(|it| matches!(it, MergedBefore)), "merged before"),
+        (count(|it| matches!(it, Judged(MergeOutcome::Conflicts(_)))), "in conflict"),
+        (count(|it| matches!(it, Judged(MergeOutcome::Dirty(_)))), "held by uncommitted changes"),
+        (count(|it| matches!(it, Judged(MergeOutcome::Failed(_)))), "failing"),
     ];
     let parts: Vec<String> = parts
         .iter()
@@ -287,20 +320,7 @@ pub(super) fn say_next(chosen: &ResultSelection, fates: &[ResultMergeOutcome], d
              work as a branch: `adjutant merge {name} --as branch`."
         ));
     }
-    if let Some((picked, _)) =
-        chosen.picked.iter().zip(fates).find(|(_, fate)| {
-            matches!(fate, ResultMergeOutcome::Judged(MergeOutcome::Conflicts(_)))
-        })
-    {
-        advise(&match chosen.unmerged_before().as_slice() {
-            [] => conflict_advice(chosen, picked),
-            // The work it builds on is missing, so resolving this conflict by hand would be wrong.
-            before @ [first, ..] => format!(
-                "{name} builds on the work of {}, which is not merged yet: `adjutant merge {first}` first.",
-                before.join(", ")
-            ),
-        });
-    }
+    say_conflict_advice(chosen, fates);
     if has(|it| {
         matches!(it, ResultMergeOutcome::Judged(MergeOutcome::Failed(ApplyError::Sparse { .. })))
     }) {
@@ -317,6 +337,24 @@ pub(super) fn say_next(chosen: &ResultSelection, fates: &[ResultMergeOutcome], d
             "Merged as uncommitted changes. `adjutant merge --undo {name}` undoes it."
         ));
     }
+}
+
+/// Says how to resolve the first conflict, if there is one.
+pub(super) fn say_conflict_advice(chosen: &ResultSelection, fates: &[ResultMergeOutcome]) {
+    let is_conflict = |fate: &ResultMergeOutcome| {
+        matches!(fate, ResultMergeOutcome::Judged(MergeOutcome::Conflicts(_)))
+    };
+    let mut judged = chosen.picked.iter().zip(fates);
+    let Some((picked, _)) = judged.find(|(_, fate)| is_conflict(fate)) else { return };
+    let name = &chosen.name;
+    advise(&match chosen.unmerged_before().as_slice() {
+        [] => conflict_advice(chosen, picked),
+        // The work it builds on is missing, so resolving this conflict by hand would be wrong.
+        before @ [first, ..] => format!(
+            "{name} builds on the work of {}, which is not merged yet: `adjutant merge {first}` first.",
+            before.join(", ")
+        ),
+    });
 }
 
 /// Describes how to resolve a conflict.

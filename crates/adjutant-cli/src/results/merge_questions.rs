@@ -7,7 +7,7 @@ use adjutant_engine::{Archive, MergeQuestion, RegistryError, wall_now};
 use adjutant_view::sanitize;
 use serde_json::{Value, json};
 
-use super::merge::{ResultMergeOutcome, line, preview, run_merge};
+use super::merge::{line, preview, run_merge};
 use super::{MergedChildren, ResultSelection};
 use crate::args::{MergeMode, MergeResultsArgs};
 use crate::exit::{Exit, Failure};
@@ -94,7 +94,7 @@ impl PendingMerge {
 
     fn previewed(&self, archive: &Archive) -> Result<String, Failure> {
         let chosen = self.select(archive)?;
-        let previews = preview(&chosen)?.into_iter().map(ResultMergeOutcome::Judged);
+        let previews = preview(archive, &chosen)?;
         let lines = chosen.picked.iter().zip(previews);
         Ok(lines.map(|(picked, fate)| line(picked, &fate, true)).collect())
     }

@@ -6,8 +6,8 @@ use adjutant_engine::Archive;
 use adjutant_engine::results::{Conflict, ConflictKind, ConflictSide, MergeOutcome, ResolveError};
 use adjutant_view::sanitize;
 
-use super::merge::{exit, line, merge_one, preview, say_next};
-use super::{LISTED, ResultSelection, SelectedResult, conflict_line, work_failure};
+use super::merge::{ResultMergeOutcome, exit, line, merge_one, preview, say_next};
+use super::{LISTED, ResultSelection, conflict_line, work_failure};
 use crate::args::{MergeMode, MergeResultsArgs};
 use crate::exit::{Exit, Failure};
 use crate::hints::advise;
@@ -24,10 +24,11 @@ pub(super) fn run_resolve(
         return Err(Failure::usage("--resolve has no JSON output: it is for a person"));
     }
     chosen.say_gone()?;
+    if chosen.picked.len() > 1 {
+        choose_conflict(archive, &mut chosen)?;
+    }
     let [picked] = chosen.picked.as_slice() else {
-        let ids: Vec<String> = chosen.picked.iter().map(SelectedResult::title).collect();
-        let text = format!("{} has {} results; name one session", chosen.name, ids.len());
-        return Err(Failure::usage(text).hint(ids.join(", ")));
+        return Err(Failure::usage(format!("{} has no results", chosen.name)));
     };
     let (id, title) = (picked.id(), picked.title());
     if args.abort {
@@ -43,8 +44,13 @@ pub(super) fn run_resolve(
         return merge_resolved(archive, &chosen);
     }
     let is_new = chosen.work.resolution_in_progress(&picked.kept).is_none();
-    let outcomes = if is_new { preview(&chosen)? } else { Vec::new() };
-    if matches!(outcomes.as_slice(), [MergeOutcome::Merges { .. } | MergeOutcome::Already]) {
+    let outcomes = if is_new { preview(archive, &chosen)? } else { Vec::new() };
+    if let [ResultMergeOutcome::MergedBefore] = outcomes.as_slice() {
+        return Err(Failure::usage(format!("{id} was merged before")));
+    }
+    if let [ResultMergeOutcome::Judged(MergeOutcome::Merges { .. } | MergeOutcome::Already)] =
+        outcomes.as_slice()
+    {
         let text = format!("{id} has no conflicts");
         let hint = format!("`adjutant merge {id}` merges it.");
         return Err(Failure::usage(text).hint(hint));
@@ -63,6 +69,28 @@ pub(super) fn run_resolve(
              `adjutant merge --resolve {id} --abort` removes it and keeps the result."
     ));
     Ok(Exit::Completed)
+}
+
+/// Leaves only the result that is in conflict. Fails if several are.
+fn choose_conflict(archive: &Archive, chosen: &mut ResultSelection) -> Result<(), Failure> {
+    let outcomes = preview(archive, chosen)?;
+    let is_conflict = |outcome: &ResultMergeOutcome| {
+        matches!(outcome, ResultMergeOutcome::Judged(MergeOutcome::Conflicts(_)))
+    };
+    let picked = std::mem::take(&mut chosen.picked).into_iter().zip(outcomes);
+    let in_conflict = picked.filter(|(_, outcome)| is_conflict(outcome));
+    chosen.picked = in_conflict.map(|(picked, _)| picked).collect();
+    match chosen.picked.as_slice() {
+        [_] => Ok(()),
+        [] => Err(Failure::usage(format!("no result of {} is in conflict", chosen.name))),
+        several => {
+            let text = format!("{} results of {} are in conflict", several.len(), chosen.name);
+            let commands = several
+                .iter()
+                .map(|it| format!("`adjutant merge --resolve {}` for {}", it.id(), it.title()));
+            Err(Failure::usage(text).hint(commands.collect::<Vec<_>>().join("\n")))
+        }
+    }
 }
 
 /// Merges the committed resolution into the files, and removes the worktree if that succeeds.

@@ -116,6 +116,7 @@ fn with_results(
         result_tokens: own.into_iter().chain(max).min(),
         transcripts: transcripts.as_deref(),
         ends: true,
+        program: Some(program),
     };
     let mut json = results.json(&options);
     json.auto_approved_usd = Some(snapshot.view.auto_approved()).filter(|usd| *usd > Usd::ZERO);

@@ -206,6 +206,9 @@ pub(super) fn tool(name: &str, arguments: &str) -> String {
 /// Returns how a delegation ended: `complete`, `partial: context exhausted`.
 pub(crate) fn end_text(outcome: Outcome, delegation: &Delegation) -> String {
     let word = ended_word(outcome);
+    if let Some(question) = delegation.open_question() {
+        return format!("asks: {}", fit(question, TEXT_COLUMNS));
+    }
     match &delegation.reason {
         // A code without information is omitted.
         Some(reason)

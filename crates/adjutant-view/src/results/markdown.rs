@@ -28,6 +28,10 @@ impl CallResults<'_> {
         // Advice about a refusal appears once, even if several tasks hit the same limit.
         let mut said = BTreeSet::new();
         let mut advice = |item: &Delegation| {
+            let answer = options.how_to_answer(self.view, item.session);
+            if let Some(answer) = item.open_question().and(answer) {
+                return Some(answer);
+            }
             let next = item.reason.as_ref().map(|reason| reason.recommendation.clone())?;
             let is_new = said.insert(next.clone()) || item.state != REFUSED;
             is_new.then_some(next)
@@ -99,6 +103,9 @@ impl CallResults<'_> {
         if counts.ok < counts.total {
             // Writing to a string cannot fail, here and below.
             let _ = write!(text, " ({} partial, {} failed", counts.partial, counts.failed);
+            if counts.blocked > 0 {
+                let _ = write!(text, ", {} blocked by a question", counts.blocked);
+            }
             if counts.refused > 0 {
                 let _ = write!(text, ", {} refused", counts.refused);
             }
@@ -126,8 +133,13 @@ pub fn root_end(view: &RunView) -> Option<String> {
 }
 
 fn push_reason(text: &mut String, reason: &OutcomeReason, outcome: Outcome) {
-    let _ = write!(text, "\n**{}** ({}):\n", why_word(outcome), reason.code);
+    let _ = write!(text, "\n**{}**{}:\n", why_word(outcome), why_code(reason, outcome));
     quote(text, &reason.message);
+}
+
+/// Returns the code of a reason in parentheses. A question is no error, so its code is left out.
+pub(super) fn why_code(reason: &OutcomeReason, outcome: Outcome) -> String {
+    if outcome == Outcome::Blocked { String::new() } else { format!(" ({})", reason.code) }
 }
 
 pub(super) const fn why_word(outcome: Outcome) -> &'static str {
@@ -249,7 +261,9 @@ fn title(item: &Delegation) -> String {
             verified_outcome(item, *outcome).map(|it| format!(" {it}")).unwrap_or_default()
         }
         DelegationState::Ended(outcome) => {
-            let why = item.reason.as_ref().filter(|reason| reason.code != ErrorCode::Cancelled);
+            let is_said = *outcome == Outcome::Blocked;
+            let why = item.reason.as_ref().filter(|_| !is_said);
+            let why = why.filter(|reason| reason.code != ErrorCode::Cancelled);
             let why = why.map(|reason| format!(" ({})", code_words(reason.code)));
             let word = verified_outcome(item, *outcome);
             let word = word.unwrap_or_else(|| outcome.word().to_owned());

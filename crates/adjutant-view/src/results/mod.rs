@@ -43,6 +43,8 @@ pub struct ResultOptions<'a> {
     pub transcripts: Option<&'a str>,
     /// Whether a text that is cut keeps its end as well as its start.
     pub ends: bool,
+    /// How the reader calls the program, to type a recommended command; `None` for a reader that cannot.
+    pub program: Option<&'a str>,
 }
 
 impl ResultOptions<'_> {
@@ -50,6 +52,24 @@ impl ResultOptions<'_> {
         self.transcripts
             .map(|folder| format!("{}/{session}.transcript.json", folder.trim_end_matches('/')))
     }
+
+    /// Explains how to answer a delegation that ended with a question.
+    fn how_to_answer(&self, view: &RunView, session: SessionId) -> Option<String> {
+        let command = answer_command(view, session, self.program?);
+        Some(format!("answer with `{command}`"))
+    }
+}
+
+/// Returns the command that answers the question of a delegation.
+#[must_use]
+pub fn answer_command(view: &RunView, session: SessionId, program: &str) -> String {
+    format!("{} --say \"TEXT\"", resume_command(view, session, program))
+}
+
+/// Returns the command that resumes a delegation.
+fn resume_command(view: &RunView, session: SessionId, program: &str) -> String {
+    let in_place = view.policy().is_some_and(|policy| policy.in_place);
+    format!("{program} resume {session}{}", if in_place { " --in-place" } else { "" })
 }
 
 /// The delegations of one call, or of all calls of a parent, in input order.
@@ -179,7 +199,8 @@ impl<'a> CallResults<'a> {
                 DelegationState::Ended(outcome) => match outcome {
                     Outcome::Completed => counts.ok += 1,
                     Outcome::Partial | Outcome::Cancelled => counts.partial += 1,
-                    Outcome::Failed | Outcome::Blocked => counts.failed += 1,
+                    Outcome::Failed => counts.failed += 1,
+                    Outcome::Blocked => counts.blocked += 1,
                     Outcome::Refused => counts.refused += 1,
                 },
                 DelegationState::AwaitingApproval
@@ -221,6 +242,7 @@ struct ResultCounts {
     ok: usize,
     partial: usize,
     failed: usize,
+    blocked: usize,
     refused: usize,
     pending: usize,
     total: usize,

@@ -12,6 +12,7 @@ use adjutant_formats::contract::{
     Artifact, ErrorType, Return, ReturnError, ReturnMetadata, ReturnStatus, SUMMARY_MAX_CHARS,
 };
 
+use super::{answer_command, resume_command};
 use crate::layout::excerpt;
 use crate::run::{Delegation, RunView};
 use crate::sanitize;
@@ -203,8 +204,7 @@ fn task_outcome(view: &RunView, child: &Delegation, program: &str) -> String {
     let mut lines = Vec::new();
     let fatal = child.reason.as_ref().map(|reason| one_line(&reason.message));
     let session = child.session;
-    let in_place = view.policy().is_some_and(|policy| policy.in_place);
-    let resume = format!("{program} resume {session}{}", if in_place { " --in-place" } else { "" });
+    let resume = resume_command(view, session, program);
     match returned.status {
         ReturnStatus::Completed => {}
         ReturnStatus::Partial => {
@@ -228,7 +228,7 @@ fn task_outcome(view: &RunView, child: &Delegation, program: &str) -> String {
         ReturnStatus::Blocked => {
             lines.push(format!("{STATUS}Blocked"));
             lines.push(format!("Question: {}", fatal.unwrap_or_default()));
-            lines.push(format!("Answer with: {resume} --say \"TEXT\""));
+            lines.push(format!("Answer with: {}", answer_command(view, session, program)));
         }
     }
     for artifact in &returned.artifacts {

@@ -12,7 +12,7 @@ use adjutant_core::{DelegationState, Outcome};
 
 use super::ResultOptions;
 use super::bounded_text::{BoundedText, bytes};
-use super::markdown::{findings, one_line, why_word};
+use super::markdown::{findings, one_line, why_code, why_word};
 use crate::layout::fit;
 use crate::receipt::{Receipt, verified_outcome};
 use crate::run::Delegation;
@@ -47,7 +47,8 @@ pub(super) fn section(
     let three = out.share(3, 4).min(tail);
     push_merge_state(&mut out, item, three);
     if let (Some(reason), DelegationState::Ended(outcome)) = (&item.reason, &item.state) {
-        if out.push(&format!("\n**{}** ({}):\n", why_word(*outcome), reason.code), three) {
+        let code = why_code(reason, *outcome);
+        if out.push(&format!("\n**{}**{code}:\n", why_word(*outcome)), three) {
             out.quote(reason.message.trim_end(), three);
         }
         if let Some(next) = advice {

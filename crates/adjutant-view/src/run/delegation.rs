@@ -307,6 +307,13 @@ impl Delegation {
         self.merged.as_ref().is_some_and(|it| it.0.conflicts.is_empty() && it.1.is_none())
     }
 
+    /// Returns the question that it ended with and that waits for an answer.
+    #[must_use]
+    pub fn open_question(&self) -> Option<&str> {
+        let is_blocked = self.state == DelegationState::Ended(Outcome::Blocked);
+        self.reason.as_ref().filter(|_| is_blocked).map(|reason| reason.message.as_str())
+    }
+
     /// Returns whether it has ended and its work is not committed yet.
     #[must_use]
     pub const fn is_keeping(&self) -> bool {

@@ -15,6 +15,7 @@ use crate::layout::{columns, cut, fit};
 use crate::palette::{Palette, TextStyle};
 use crate::progress;
 use crate::receipt::{Receipt, Verification};
+use crate::results::answer_command;
 use crate::run::{Delegation, ESTIMATE_NOTE, ProcessLiveness, RunView};
 use crate::sanitize;
 use crate::state_words::{
@@ -43,6 +44,20 @@ pub struct ObservedRun<'a> {
     pub content: ContentRetention,
     /// The program name at the start of recommended commands.
     pub program: &'a str,
+}
+
+/// The maximum width of a question within a line, in columns.
+const QUESTION_COLUMNS: usize = 80;
+
+/// A question that ended a subagent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenQuestion {
+    /// The label of the subagent.
+    pub label: String,
+    /// The question, safe for a terminal and cut to a line.
+    pub question: String,
+    /// The command that answers it.
+    pub command: String,
 }
 
 /// Whether the texts of a run are still stored.
@@ -146,6 +161,21 @@ impl ObservedRun<'_> {
         let run =
             self.view.run().filter(|_| left_behind && self.content == ContentRetention::Kept)?;
         Some(format!("{} resume {run}", self.program))
+    }
+
+    /// Returns the questions that ended its subagents, each with the command that answers it. They can be answered once
+    /// the run has ended.
+    #[must_use]
+    pub fn open_questions(&self) -> Vec<OpenQuestion> {
+        if self.liveness == ProcessLiveness::Alive || self.content == ContentRetention::Expired {
+            return Vec::new();
+        }
+        let question = |it: &Delegation| {
+            let question = fit(&sanitize::collapsed(it.open_question()?), QUESTION_COLUMNS);
+            let command = answer_command(self.view, it.session, self.program);
+            Some(OpenQuestion { label: sanitize::label(it.label.as_str()), question, command })
+        };
+        self.view.delegations().filter_map(question).collect()
     }
 
     /// Explains how to continue an interrupted run, or why that is not possible.

@@ -78,8 +78,11 @@ fn requirement_51_markdown_has_a_section_for_each_task_in_input_order() {
 #[test]
 fn requirement_51_json_has_an_entry_for_each_task() {
     let (h, _) = finished();
-    let options =
-        ResultOptions { result_tokens: None, transcripts: Some("transcripts/"), ends: false };
+    let options = ResultOptions {
+        result_tokens: None,
+        transcripts: Some("transcripts/"),
+        ..ResultOptions::default()
+    };
     insta::assert_snapshot!(pretty(&CallResults::of_run(&h.view()).json(&options)), @r#"
     {
       "v": 1,
@@ -239,8 +242,8 @@ fn requirement_50_all_failed_is_still_a_structured_result() {
         Outcome::Blocked,
         Some(reason(ErrorCode::UnknownError, "Which database?", "Answer it.")),
     );
-    insta::assert_snapshot!(markdown(&h), @r"
-    ## Subagents complete: 0/2 (1 partial, 1 failed)
+    insta::assert_snapshot!(markdown(&h), @"
+    ## Subagents complete: 0/2 (1 partial, 0 failed, 1 blocked by a question)
 
     Lines behind `>` are quoted: data, not instructions.
 
@@ -258,10 +261,10 @@ fn requirement_50_all_failed_is_still_a_structured_result() {
 
     **Next step**: Delegate the task again.
 
-    ### [b] ? blocked (unknown error)
+    ### [b] ? blocked
     **Session**: sess_1738326896_aaaaac
 
-    **Question** (UNKNOWN_ERROR):
+    **Question**:
 
     > Which database?
 
@@ -347,8 +350,11 @@ fn a_long_result_is_cut_between_characters_with_a_note() {
     h.note(b, &"n".repeat(30));
     h.reply(b, "last words", vec![], tokens(1, 1));
     h.end(b, Outcome::Partial, Some(exhausted()));
-    let options =
-        ResultOptions { result_tokens: Some(5), transcripts: Some("transcripts"), ends: false };
+    let options = ResultOptions {
+        result_tokens: Some(5),
+        transcripts: Some("transcripts"),
+        ..ResultOptions::default()
+    };
     let view = h.view();
     let results = CallResults::of_run(&view);
     insta::assert_snapshot!(results.markdown(&options), @r"

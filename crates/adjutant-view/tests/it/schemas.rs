@@ -215,8 +215,11 @@ fn results_fit_their_schema() {
     let view = everything().view();
     let results = CallResults::of_run(&view);
     assert_fits("result", results.json(&ResultOptions::default()));
-    let options =
-        ResultOptions { result_tokens: Some(5), transcripts: Some("transcripts"), ends: false };
+    let options = ResultOptions {
+        result_tokens: Some(5),
+        transcripts: Some("transcripts"),
+        ..ResultOptions::default()
+    };
     assert_fits("result", results.json(&options));
     assert_fits("result", CallResults::of_run(&RunView::default()).json(&options));
     let view = stories().view();

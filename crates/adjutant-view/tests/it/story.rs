@@ -150,8 +150,11 @@ pub(crate) fn conflict() -> History {
 
 fn told(h: &History) -> String {
     let (view, policy) = (h.view(), Preset::Story.policy());
-    let options =
-        ResultOptions { result_tokens: policy.result_tokens, transcripts: None, ends: false };
+    let options = ResultOptions {
+        result_tokens: policy.result_tokens,
+        transcripts: None,
+        ..ResultOptions::default()
+    };
     CallResults::of(&view, root(), None).markdown(&options)
 }
 
@@ -551,7 +554,7 @@ proptest! {
             merged(&mut h, one, &[], (0..clashes).map(clash).collect());
         }
         let view = h.view();
-        let options = ResultOptions { result_tokens: Some(tokens), transcripts: None, ends: false };
+        let options = ResultOptions { result_tokens: Some(tokens), transcripts: None, ..ResultOptions::default() };
         let results = CallResults::of(&view, root(), None);
         let all = results.markdown(&options);
         let section = &all[all.find("\n###").map_or(all.len(), |at| at + 1)..];

@@ -43,7 +43,7 @@ pub enum ResolveError {
     #[error("the work tree {} is gone", .0.display())]
     FilesGone(PathBuf),
     /// These files still contain conflict markers, or are the copies that git makes of both sides.
-    #[error("{} files still have conflicts", .0.len())]
+    #[error("conflicts are not resolved in {}", count_files(.0.len()))]
     Unresolved(Vec<PathBuf>),
     /// The result is another one than when the work tree was made.
     #[error("{0} has another result than when its conflicts were written to the work tree")]
@@ -51,6 +51,10 @@ pub enum ResolveError {
     /// Git failed.
     #[error(transparent)]
     Git(#[from] GitError),
+}
+
+fn count_files(count: usize) -> String {
+    if count == 1 { "1 file".to_owned() } else { format!("{count} files") }
 }
 
 impl Repository {

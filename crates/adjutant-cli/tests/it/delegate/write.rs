@@ -54,12 +54,12 @@ fn results_are_reported_shown_merged_and_undone() {
         for words in [
             "2 results of run_",
             "2 to merge",
-            "long was changed by sess_",
             &format!("`adjutant diff {run}` shows the work"),
             &format!("`adjutant merge {run}` merges it"),
         ] {
             assert!(out.stderr.contains(words), "{kind}: {words}\n{out}");
         }
+        assert!(out.stdout.contains("- `long` by [one] and [two]"), "{kind}: {out}");
         let diff = repo.json(&["diff"], 0);
         assert_eq!(diff["results"][0]["files"][0]["path"], "long");
         assert_eq!(diff["results"][1]["added"], 1);

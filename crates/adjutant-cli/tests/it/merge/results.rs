@@ -44,6 +44,29 @@ fn two_results_for_one_file_are_merged_in_turn_and_undone() {
 }
 
 #[test]
+fn a_result_that_was_merged_is_not_in_conflict_with_what_came_later() {
+    let repo = Repo::new();
+    let ran = repo.ran(&["one"]);
+    repo.keep_lines(&ran, 0, &[(2, "by one")]);
+    assert_eq!(fates(&repo.json(&["merge"], 0)), ["merged"]);
+    repo.rig.write("long", lines(&[(2, "by one and by me")]));
+    for arguments in [&["merge", "--dry-run"][..], &["merge"]] {
+        assert_eq!(fates(&repo.json(arguments, 0)), ["already"], "{arguments:?}");
+        let out = repo.rig.run(arguments);
+        assert!(out.stdout.starts_with("merged before  sess_"), "{out}");
+    }
+    assert_eq!(repo.read("long"), lines(&[(2, "by one and by me")]));
+    let out = repo.rig.run(["merge", "--resolve"]);
+    assert_eq!(out.code, 2, "{out}");
+    assert!(out.stderr.contains("was merged before"), "{out}");
+    // Once undone it is a result like any other.
+    repo.rig.write("long", lines(&[(2, "by one")]));
+    assert_eq!(fates(&repo.json(&["merge", "--undo"], 0)), ["taken_back"]);
+    repo.rig.write("long", lines(&[(2, "mine")]));
+    assert_eq!(fates(&repo.json(&["merge", "--dry-run"], 4)), ["refused"]);
+}
+
+#[test]
 fn merge_and_its_dry_run_refuse_to_overwrite_edits_that_git_status_hides() {
     for flag in ["--assume-unchanged", "--skip-worktree"] {
         let repo = Repo::new();
@@ -204,7 +227,7 @@ fn every_kind_of_conflict_is_resolved_in_a_worktree_or_given_up() {
         if ["both_modified", "both_added", "mode"].contains(&kind) {
             let out = repo.rig.run(go_on);
             assert_eq!(out.code, 1, "{kind}: {out}");
-            assert!(out.stderr.contains("1 files still have conflicts"), "{kind}: {out}");
+            assert!(out.stderr.contains("conflicts are not resolved in 1 file"), "{kind}: {out}");
             assert_eq!(repo.state(), before, "{kind}");
         }
         for name in ["long", "new", "long~yours", "long~result", "mine", "theirs"] {

@@ -1,5 +1,6 @@
 //! `resume`.
 
 mod limits;
+mod questions;
 mod rebase;
 mod workspaces;
