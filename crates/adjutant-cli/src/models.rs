@@ -86,13 +86,25 @@ struct DoctorFinding {
 
 /// Runs `adjutant doctor`: checks everything that a run needs.
 pub(crate) fn run_doctor(home: &Path, as_json: bool) -> Result<Exit, Failure> {
-    let settings = Settings::load(&PolicyFlags::default(), Path::new("."))?;
+    let (settings, broken) = match Settings::load(&PolicyFlags::default(), Path::new(".")) {
+        Ok(settings) => (settings, None),
+        Err(failure) => (Settings::without_files()?, Some(failure)),
+    };
     let wiring = ModelSetup::new(&settings)?;
     let given = std::env::var("ADJUTANT_MODEL").ok().filter(|name| !name.is_empty());
     let toolchains = settings.toolchains.clone();
     let given = given.or(settings.model);
     let model = given.clone().or_else(|| wiring.default_model());
     let mut findings = model_findings(&wiring, given);
+    let is_readable = broken.is_none();
+    if let Some(failure) = broken {
+        // The lines between quote the file.
+        let text = failure.to_string();
+        let first = text.lines().next().unwrap_or_default();
+        let last = text.lines().skip(1).last().map(|line| format!(": {line}")).unwrap_or_default();
+        let says = format!("{first}{last}; the rest was checked without configuration files");
+        findings.insert(0, finding("configuration", false, says));
+    }
     let can_run = findings.iter().any(|it| it.fine);
     findings.push(store(home));
     findings.push(kernel());
@@ -100,7 +112,7 @@ pub(crate) fn run_doctor(home: &Path, as_json: bool) -> Result<Exit, Failure> {
     findings.extend(machine.map(|(name, fine, says)| finding(name, fine, says)));
     let seen = toolchains.findings().into_iter();
     findings.extend(seen.map(|(name, fine, says)| finding(name, fine, says)));
-    let installed = workers::findings()?.into_iter();
+    let installed = if is_readable { workers::findings()? } else { Vec::new() }.into_iter();
     findings.extend(installed.map(|(name, fine, says)| finding(name, fine, says)));
     let clients = mcp_clients::findings(Path::new(".")).into_iter();
     findings.extend(clients.map(|(name, fine, says)| finding(name, fine, says)));
@@ -143,6 +155,7 @@ fn abilities(findings: &[DoctorFinding], model: Option<String>) -> Abilities {
     let model = model.ok_or_else(|| NO_MODEL.to_owned());
     Abilities {
         records: judge("store").and(judge("kernel")),
+        configuration: judge("configuration"),
         model: is_usable.and(model),
         workspaces: judge("git").and(judge("workspaces")),
         commands: namespaces.and(judge("sandbox")),

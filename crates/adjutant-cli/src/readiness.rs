@@ -13,6 +13,8 @@ pub(crate) const FIRST_DELEGATION: &str = "adjutant delegate -t try='What is her
 pub(crate) struct Abilities {
     /// Whether runs can be recorded and files be read.
     pub(crate) records: Result<(), String>,
+    /// Whether the configuration files can be read, without which no run starts.
+    pub(crate) configuration: Result<(), String>,
     /// The model that is used if none is named.
     pub(crate) model: Result<String, String>,
     /// Whether agents can have workspaces.
@@ -32,26 +34,30 @@ pub(crate) struct Readiness {
 impl Readiness {
     /// Judges what can be done. Of what needs several things, the first that is missing is named.
     pub(crate) fn of(abilities: Abilities) -> Self {
-        let Abilities { records, model, workspaces, commands } = abilities;
+        let Abilities { records, configuration, model, workspaces, commands } = abilities;
         let has_records = records.is_ok();
         let next = if has_records && model.is_ok() { FIRST_DELEGATION } else { "adjutant init" };
+        let next =
+            if configuration.is_ok() { next } else { "adjutant doctor, once that is corrected" };
         let next = if has_records { next } else { "adjutant doctor --home DIR" };
+        let model = configuration.and(model);
         let mut found =
             Self { ready: Vec::new(), not_ready: Vec::new(), next: completed_command(next) };
         let readers = records.clone().and(model);
-        let can_read = readers.as_ref().map(|_| ()).map_err(String::clone);
-        let writers = can_read.and(workspaces);
         found.add("demo", records);
+        let can_read = readers.is_ok();
         match readers {
             Ok(model) => found.ready.push(format!("reading subagents with {model}")),
             Err(why) => found.not_ready.push(("subagents", why)),
         }
-        // Without a model this was said already.
-        if found.not_ready.is_empty() {
-            found.add("writing subagents", writers);
-            if let (true, Err(why)) = (found.not_ready.is_empty(), commands) {
-                found.not_ready.push(("commands of writing subagents", why));
-            }
+        // What writers need beside a model is named even if there is none: it takes longer to provide.
+        match workspaces {
+            Ok(()) if can_read => found.ready.push("writing subagents".to_owned()),
+            Ok(()) => {}
+            Err(why) => found.not_ready.push(("writing subagents", why)),
+        }
+        if let Err(why) = commands {
+            found.not_ready.push(("commands of writing subagents", why));
         }
         found
     }
@@ -99,6 +105,7 @@ mod tests {
     fn abilities() -> Abilities {
         Abilities {
             records: Ok(()),
+            configuration: Ok(()),
             model: Ok("anthropic/claude-haiku-4-5".into()),
             workspaces: Ok(()),
             commands: Ok(()),
@@ -117,6 +124,13 @@ mod tests {
             Abilities { workspaces: missing("git is not installed"), ..abilities() },
             Abilities { model: missing("no model is chosen"), ..abilities() },
             Abilities { records: missing("/state is read-only"), ..abilities() },
+            Abilities { configuration: missing("config.toml:2:1: expected `=`"), ..abilities() },
+            Abilities {
+                model: missing("no model is chosen"),
+                workspaces: missing("git is not installed"),
+                commands: missing("user namespaces are not allowed here"),
+                ..abilities()
+            },
         ]
         .map(|it| Readiness::of(it).sentence());
         insta::assert_snapshot!(sentences.join("\n"), @"
@@ -125,6 +139,8 @@ mod tests {
         Ready: demo, reading subagents with anthropic/claude-haiku-4-5. Not ready: writing subagents (git is not installed). Next: adjutant delegate -t try='What is here?'
         Ready: demo. Not ready: subagents (no model is chosen). Next: adjutant init
         Not ready: demo (/state is read-only), subagents (/state is read-only). Next: adjutant doctor --home DIR
+        Ready: demo. Not ready: subagents (config.toml:2:1: expected `=`). Next: adjutant doctor, once that is corrected
+        Ready: demo. Not ready: subagents (no model is chosen), writing subagents (git is not installed), commands of writing subagents (user namespaces are not allowed here). Next: adjutant init
         ");
     }
 }

@@ -1,11 +1,11 @@
 //! Tests that the program accepts every command and flag that its messages recommend.
 //!
 //! The messages are collected from the sources of all crates, so that none can be forgotten: commands in backticks
-//! that begin with `adjutant`, and flags in sentences.
+//! that begin with `adjutant`, and flags in sentences. The commands of the README and the guide are parsed too.
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use adjutant_core::policy::PolicyKey;
 use clap::{Command, CommandFactory};
@@ -179,6 +179,59 @@ fn every_command_that_is_recommended_is_accepted() {
     }
     assert!(seen.len() > 30, "only {} commands were found: {seen:?}", seen.len());
     assert!(wrong.is_empty(), "{}", wrong.join("\n").replace(VALUE, "{}"));
+}
+
+/// Adds the Markdown files below a directory.
+fn add_pages(folder: &Path, pages: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        if entry.path().is_dir() {
+            add_pages(&entry.path(), pages);
+        } else if entry.path().extension().is_some_and(|it| it == "md") {
+            pages.push(entry.path());
+        }
+    }
+}
+
+/// Returns the commands of this program in a line for a shell, without redirections and comments.
+fn own_commands(line: &str) -> Vec<Vec<String>> {
+    let line = line.trim_start_matches("$ ").split(" # ").next().unwrap_or_default();
+    let (mut commands, mut words) = (Vec::new(), Vec::new());
+    let mut typed = split_words(line).into_iter();
+    while let Some(word) = typed.next() {
+        match word.as_str() {
+            "|" | "||" | "&&" | ";" | "&" => commands.push(std::mem::take(&mut words)),
+            ">" | "<" | "2>" => _ = typed.next(),
+            _ => words.push(word),
+        }
+    }
+    commands.push(words);
+    commands.retain(|words| words.first().is_some_and(|word| word == "adjutant"));
+    commands
+}
+
+#[test]
+fn every_command_of_the_readme_and_the_guide_is_accepted() {
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut pages = vec![repository.join("README.md")];
+    add_pages(&repository.join("docs"), &mut pages);
+    let (mut parsed, mut wrong) = (0, Vec::new());
+    for page in pages {
+        let text = fs::read_to_string(&page).unwrap();
+        let blocks = text.split("\n```").skip(1).step_by(2);
+        let shell = blocks.filter(|it| it.starts_with("console\n") || it.starts_with("sh\n"));
+        // Commands that are wrong on purpose say so.
+        let lines = shell.flat_map(str::lines).skip(1).filter(|it| !it.contains("# exits with 2"));
+        for words in lines.flat_map(own_commands) {
+            parsed += 1;
+            if let Err(error) = Cli::command().try_get_matches_from(&words)
+                && error.use_stderr()
+            {
+                wrong.push(format!("{}: {}\n{error}", page.display(), words.join(" ")));
+            }
+        }
+    }
+    assert!(parsed > 100, "only {parsed} commands were found");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 /// Adds the flags of a command and of its subcommands.

@@ -289,6 +289,21 @@ impl Settings {
             .map_or_else(|| Ok(ConfigFile::default()), |path| read(&path, ConfigLinks::Followed))?;
         let project_path = root.join(".adjutant/config.toml");
         let project = read(&project_path, ConfigLinks::Refused)?;
+        Self::of_files(flags, usual, user, (&project_path, project))
+    }
+
+    /// Returns the settings without configuration files, for a report about files that cannot be read.
+    pub(crate) fn without_files() -> Result<Self, Failure> {
+        let project = (Path::new(""), ConfigFile::default());
+        Self::of_files(&PolicyFlags::default(), None, ConfigFile::default(), project)
+    }
+
+    fn of_files(
+        flags: &PolicyFlags,
+        usual: Option<Preset>,
+        user: ConfigFile,
+        (project_path, project): (&Path, ConfigFile),
+    ) -> Result<Self, Failure> {
         if project.sets_more_than_limits() {
             return Err(Failure::usage(format!(
                 "{}: a project file may only tighten [policy], not choose a preset, a model, a server, an agent, a verify or notify command or what MCP clients may do",

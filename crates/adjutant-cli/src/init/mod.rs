@@ -1,8 +1,8 @@
 //! `init`: asks for a model, checks it, writes the user's configuration and offers to configure MCP clients; without a
 //! terminal it writes a commented file.
 //!
-//! Start at [`run_init`]. Invariants: an existing file is never changed, and nothing is written before the model is
-//! chosen.
+//! Start at [`run_init`]. Invariants: an existing file in which a person changed something is never changed, and nothing
+//! is written before the model is chosen.
 
 mod config_text;
 mod model_check;
@@ -54,7 +54,7 @@ pub(crate) fn run_init(
 
 /// Asks for everything, and writes the file unless it exists.
 fn interview(questions: &Questions, path: &Path, home: Option<PathBuf>) -> Result<Exit, Failure> {
-    let is_new = path.symlink_metadata().is_err();
+    let is_new = path.symlink_metadata().is_err() || is_unchanged_template(path);
     if is_new {
         check_writable(path)?;
     } else {
@@ -66,13 +66,16 @@ fn interview(questions: &Questions, path: &Path, home: Option<PathBuf>) -> Resul
     let choice = choose_checked(questions, &setup, is_new, home.as_ref()).map_err(untouched)?;
     match &choice {
         Some(ConfiguredModel { model, section, .. }) if is_new => {
+            if is_unchanged_template(path) {
+                fs::remove_file(path).map_err(|error| cannot_write(path, &error))?;
+            }
             write_new(path, &config_text::with_model(model, section.as_ref()))?;
         }
         Some(choice) if settings.model.as_ref() != Some(&choice.model) => {
             tell_lines(questions, choice);
         }
         Some(_) => {}
-        None if is_new => write_new(path, TEMPLATE)?,
+        None if is_new && !is_unchanged_template(path) => write_new(path, TEMPLATE)?,
         None => {}
     }
     if is_new {
@@ -137,6 +140,11 @@ fn offer_clients(questions: &Questions, home: Option<&Path>) -> Result<(), Failu
         }
     }
     Ok(())
+}
+
+/// Returns whether the file is as `init` wrote it without a model.
+fn is_unchanged_template(path: &Path) -> bool {
+    fs::read_to_string(path).is_ok_and(|text| text == TEMPLATE)
 }
 
 /// Fails if the file could not be written, before anything is asked.

@@ -52,7 +52,9 @@ impl ModelOffer {
             Self::TypedKey => {
                 ("another provider".to_owned(), "you type its key, or export it".to_owned())
             }
-            Self::Later => ("no model yet".to_owned(), "only the file is written".to_owned()),
+            Self::Later => {
+                ("no model now".to_owned(), "run `adjutant init` again later".to_owned())
+            }
         }
     }
 }
@@ -64,7 +66,7 @@ pub(super) fn ask_model(
     setup: &ModelSetup,
     can_store: bool,
 ) -> Result<Option<ConfiguredModel>, Failure> {
-    let offers = offers(questions, setup, can_store);
+    let offers = offers(questions, setup);
     // A server on this machine is used only if the person asks for it.
     let usual = matches!(offers.first(), Some(ModelOffer::Keyed { .. })).then_some("1");
     loop {
@@ -87,7 +89,7 @@ pub(super) fn ask_model(
                 Some(choose_model(questions, setup, provider, usual, None)?)
             }
             ModelOffer::Local(server) => choose_local(questions, setup, server)?,
-            ModelOffer::TypedKey => choose_with_key(questions, setup)?,
+            ModelOffer::TypedKey => choose_with_key(questions, setup, can_store)?,
             ModelOffer::Later => return Ok(None),
         };
         if chosen.is_some() {
@@ -96,16 +98,14 @@ pub(super) fn ask_model(
     }
 }
 
-fn offers(questions: &Questions, setup: &ModelSetup, can_store: bool) -> Vec<ModelOffer> {
+fn offers(questions: &Questions, setup: &ModelSetup) -> Vec<ModelOffer> {
     let keyed = setup.providers().into_iter().filter(|(_, _, key)| *key == Some(true));
     let mut offers: Vec<ModelOffer> = keyed
         .map(|(provider, _, _)| ModelOffer::Keyed { origin: key_origin(&provider), provider })
         .collect();
     let servers = questions.wait(setup.local_servers());
     offers.extend(servers.into_iter().map(ModelOffer::Local));
-    if can_store {
-        offers.push(ModelOffer::TypedKey);
-    }
+    offers.push(ModelOffer::TypedKey);
     offers.push(ModelOffer::Later);
     offers
 }
@@ -171,10 +171,12 @@ fn choose_local(
     choose_model(questions, &setup, provider, usual, section).map(Some)
 }
 
-/// Asks for a provider and its key. An empty key leads back to the menu.
+/// Asks for a provider and its key. An empty key leads back to the menu, as does a key that cannot be stored because the
+/// configuration file is the person's own.
 fn choose_with_key(
     questions: &Questions,
     setup: &ModelSetup,
+    can_store: bool,
 ) -> Result<Option<ConfiguredModel>, Failure> {
     let mut names = setup.providers();
     names.retain(|(name, _, _)| !ModelSetup::key_variables(name).is_empty());
@@ -185,6 +187,13 @@ fn choose_with_key(
         return Ok(None);
     }
     let variable = ModelSetup::key_variables(&provider).first().copied().unwrap_or_default();
+    if !can_store {
+        questions.say(&format!(
+            "Your configuration file is not changed. Export {variable}, or put this into the file, then run \
+             `adjutant init` again:\n\n  [providers.{provider}]\n  key = \"…\"\n",
+        ));
+        return Ok(None);
+    }
     questions.say(&format!(
         "The safest place for a key is the environment: leave the next line empty, export {variable} and run this \
          again. A key that you type is not shown and is written to the configuration file, which only you can read.",

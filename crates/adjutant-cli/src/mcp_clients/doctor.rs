@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::config_text::ClientConfigText;
 use super::location::ConfigLocation;
 use super::{
-    config_file, display_path, known, on_path, resolve_program, server_flags, this_program,
+    config_file, display_path, is_ours, known, on_path, resolve_program, server_flags, this_program,
 };
 use crate::args::{McpClient, McpScope};
 
@@ -91,6 +91,11 @@ fn judge(client: KnownClient, place: &ConfigLocation) -> Option<(bool, String)> 
     };
     if this_program().is_ok_and(|own| own == found) {
         return Some(judge_flags(client, entry, arguments, &path, &fix));
+    }
+    if !is_ours(program) {
+        let fix = fix.replace("mcp install", "mcp remove");
+        let what = "which is not Adjutant; rename the entry, or take it out with";
+        return Some((false, format!("{path} starts {program_shown}, {what} {fix}")));
     }
     let is_here = fs::metadata(&found).is_ok_and(|it| it.is_file());
     let what = if is_here { "another program than this one" } else { "which is not a program" };

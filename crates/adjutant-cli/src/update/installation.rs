@@ -14,6 +14,9 @@ const WHEEL: &str = "adjutant_cli-";
 /// The npm packages, in the order in which one needs the other.
 const NPM: &str = "./adjutant-cli-linux-x64-*.tgz ./adjutant-cli-[0-9]*.tgz";
 
+/// The prefixes that npm uses for global packages if nothing else is configured.
+const USUAL_NPM_PREFIXES: [&str; 2] = ["usr", "usr/local"];
+
 /// The Python package as a file.
 const WHEELS: &str = "./adjutant_cli-*.whl";
 
@@ -24,8 +27,8 @@ pub(super) enum Installation {
     Debian,
     /// By npm: for the user or machine if `is_global`, otherwise in the project `folder`.
     Npm { folder: PathBuf, is_global: bool },
-    /// By a Python package manager: its name, and the prefix.
-    Python { manager: &'static str, prefix: PathBuf },
+    /// By a Python package manager: its name, the prefix, and for pip how to call it.
+    Python { manager: &'static str, prefix: PathBuf, pip: PipCommand },
     /// By `cargo install`, from this source as cargo writes it.
     Cargo { source: String },
     /// By `install.sh`, below this prefix.
@@ -36,12 +39,21 @@ pub(super) enum Installation {
     Unknown,
 }
 
+/// How pip installs below a prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PipCommand {
+    /// With the Python of the prefix, a virtual environment.
+    OfPrefix,
+    /// With the system's Python; `is_managed` if the distribution forbids that without a flag.
+    OfSystem { is_user: bool, is_managed: bool },
+}
+
 /// Finds out how `program` was installed on the system below `root`.
 pub(super) fn find_installation(root: &Path, program: &Path) -> Installation {
     let found = debian(root, program)
         .or_else(|| npm(program))
         .or_else(|| cargo(program))
-        .or_else(|| python(program))
+        .or_else(|| python(root, program))
         .or_else(|| installer(program))
         .or_else(|| source(program));
     found.unwrap_or(Installation::Unknown)
@@ -71,7 +83,7 @@ impl Installation {
             Self::Npm { folder, .. } => {
                 format!("npm, the package `adjutant-cli` of {}", folder.display())
             }
-            Self::Python { manager, prefix } => {
+            Self::Python { manager, prefix, .. } => {
                 format!("{manager}, the package `adjutant-cli` below {}", prefix.display())
             }
             Self::Cargo { source } => format!("cargo install, from {source}"),
@@ -88,19 +100,29 @@ impl Installation {
         let path = |path: &Path| quoted(&path.display().to_string());
         Some(match self {
             Self::Debian => "sudo dpkg -i ./adjutant_*_amd64.deb".to_owned(),
-            Self::Npm { is_global: true, .. } => format!("npm install -g {NPM}"),
+            Self::Npm { folder, is_global: true } => match folder.parent() {
+                Some(prefix) if !USUAL_NPM_PREFIXES.iter().any(|it| prefix.ends_with(it)) => {
+                    format!("npm install -g --prefix {} {NPM}", path(prefix))
+                }
+                Some(_) | None => format!("npm install -g {NPM}"),
+            },
             Self::Npm { folder, .. } => format!("npm install --prefix {} {NPM}", path(folder)),
             Self::Python { manager: "pipx", .. } => format!("pipx install --force {WHEELS}"),
             Self::Python { manager: "uv tool", .. } => {
                 format!("uv tool install --reinstall {WHEELS}")
             }
-            Self::Python { manager: "uv", prefix } => {
+            Self::Python { manager: "uv", prefix, .. } => {
                 let python = path(&prefix.join("bin/python"));
                 format!("uv pip install --python {python} --reinstall {WHEELS}")
             }
-            Self::Python { prefix, .. } => {
+            Self::Python { prefix, pip: PipCommand::OfPrefix, .. } => {
                 let python = path(&prefix.join("bin/python3"));
                 format!("{python} -m pip install --force-reinstall {WHEELS}")
+            }
+            Self::Python { pip: PipCommand::OfSystem { is_user, is_managed }, .. } => {
+                let user = if *is_user { " --user" } else { "" };
+                let managed = if *is_managed { " --break-system-packages" } else { "" };
+                format!("python3 -m pip install{user}{managed} --force-reinstall {WHEELS}")
             }
             Self::Cargo { source } => cargo_command(source),
             Self::Installer { prefix } => format!("sh install.sh --prefix {}", path(prefix)),
@@ -174,7 +196,7 @@ fn cargo(program: &Path) -> Option<Installation> {
 }
 
 /// A wheel's record beside the program's `bin` names it.
-fn python(program: &Path) -> Option<Installation> {
+fn python(root: &Path, program: &Path) -> Option<Installation> {
     let prefix = program.parent()?.parent()?;
     let libraries = [prefix.join("lib"), prefix.join("local/lib")];
     let versions = libraries.iter().flat_map(|lib| children(lib, "python3"));
@@ -199,7 +221,16 @@ fn python(program: &Path) -> Option<Installation> {
     } else {
         "pip"
     };
-    Some(Installation::Python { manager, prefix: prefix.to_owned() })
+    let pip = if prefix.join("bin/python3").exists() {
+        PipCommand::OfPrefix
+    } else {
+        let libraries = children(&root.join("usr/lib"), "python3");
+        PipCommand::OfSystem {
+            is_user: prefix.ends_with(".local"),
+            is_managed: libraries.iter().any(|it| it.join("EXTERNALLY-MANAGED").exists()),
+        }
+    };
+    Some(Installation::Python { manager, prefix: prefix.to_owned(), pip })
 }
 
 /// Returns the entries of a directory whose names start with `start`.
@@ -241,7 +272,7 @@ mod tests {
     const RECORD: &str =
         "../../../bin/adjutant,sha256=x,1\nadjutant_cli-0.2.0.dist-info/RECORD,,\n";
 
-    const CASES: [Case; 14] = [
+    const CASES: [Case; 16] = [
         (
             "usr/bin/adjutant",
             &[("var/lib/dpkg/info/adjutant.list", "/.\n/usr/bin\n/usr/bin/adjutant\n")],
@@ -275,6 +306,7 @@ mod tests {
         (
             "venv/bin/adjutant",
             &[
+                ("venv/bin/python3", ""),
                 ("venv/lib/python3.13/site-packages/adjutant_cli-0.2.0.dist-info/RECORD", RECORD),
                 (
                     "venv/lib/python3.13/site-packages/adjutant_cli-0.2.0.dist-info/INSTALLER",
@@ -286,12 +318,30 @@ mod tests {
         ),
         (
             "usr/local/bin/adjutant",
+            &[
+                (
+                    "usr/local/lib/python3.11/dist-packages/adjutant_cli-0.2.0.dist-info/RECORD",
+                    RECORD,
+                ),
+                ("usr/lib/python3.11/EXTERNALLY-MANAGED", ""),
+            ],
+            "pip",
+            "python3 -m pip install --break-system-packages --force-reinstall ./adjutant_cli-*.whl",
+        ),
+        (
+            "home/me/.local/bin/adjutant",
             &[(
-                "usr/local/lib/python3.11/dist-packages/adjutant_cli-0.2.0.dist-info/RECORD",
+                "home/me/.local/lib/python3.11/site-packages/adjutant_cli-0.2.0.dist-info/RECORD",
                 RECORD,
             )],
             "pip",
-            "ROOT/usr/local/bin/python3 -m pip install --force-reinstall ./adjutant_cli-*.whl",
+            "python3 -m pip install --user --force-reinstall ./adjutant_cli-*.whl",
+        ),
+        (
+            "opt/node/lib/node_modules/adjutant-cli/bin/adjutant",
+            &[],
+            "npm",
+            "npm install -g --prefix ROOT/opt/node ./adjutant-cli-linux-x64-*.tgz ./adjutant-cli-[0-9]*.tgz",
         ),
         (
             "home/me/.local/share/pipx/venvs/adjutant-cli/bin/adjutant",

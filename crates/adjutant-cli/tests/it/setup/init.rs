@@ -96,7 +96,7 @@ fn a_model_that_does_not_answer_says_why_and_leads_back_to_the_menu() {
         let screen = terminal.screen();
         assert!(screen.contains("✗ openai/") && screen.contains(said), "{said}:\n{screen}");
         terminal.types("n\r").wait_until("menu again", |it| it.matches("Which model").count() == 2);
-        let later = number(&terminal, "no model yet");
+        let later = number(&terminal, "no model now");
         terminal.types(&format!("{later}\r")).wait_for("Try it:");
         assert_eq!(terminal.finish(), 0);
         assert!(settings(&rig).is_empty());
@@ -201,13 +201,30 @@ fn an_existing_file_stays_as_it_is_and_the_lines_to_add_are_shown() {
     let mut terminal = Terminal::start(&rig, 100, &[("OLLAMA_BASE_URL", NOWHERE)], &["init"]);
     terminal.wait_for("exists and stays as it is").wait_for("Number:");
     let mine = number(&terminal, "mine: qwen3");
-    assert!(!terminal.screen().contains("another provider"), "a key could not be stored");
+    // A key could not be stored, so the person is told where to put it.
+    let other = number(&terminal, "another provider");
+    terminal.types(&format!("{other}\r")).wait_for("Provider (").types("openai\r");
+    terminal.wait_for("Export OPENAI_API_KEY").wait_for("[providers.openai]").wait_for("Number:");
     terminal.types(&format!("{mine}\r")).wait_for("Send the work").types("y\r");
     terminal.wait_for("Model [qwen3]").types("\r").wait_for("small request").types("n\r");
     terminal.wait_for("Try it:");
     assert_eq!(terminal.finish(), 0);
     assert!(terminal.screen().contains("  model = \"mine/qwen3\""), "{}", terminal.screen());
     assert_eq!(fs::read_to_string(config(&rig)).unwrap(), own);
+}
+
+#[test]
+fn the_file_that_init_wrote_without_a_model_is_completed() {
+    let (rig, url) = (Rig::new(), serve(Answer::Ready));
+    assert_eq!(rig.run(["init"]).code, 0);
+    let mut terminal = start(&rig, 100, NOWHERE, &url);
+    terminal.wait_for("Number [1]:");
+    let local = number(&terminal, "ollama: qwen3");
+    terminal.types(&format!("{local}\r")).wait_for("Send the work").types("y\r");
+    terminal.wait_for("Model [qwen3]").types("\r").wait_for("small request").types("n\r");
+    terminal.wait_for("Try it:");
+    assert_eq!(terminal.finish(), 0, "{}", terminal.screen());
+    assert_eq!(settings(&rig)["model"].as_str(), Some("ollama/qwen3"));
 }
 
 #[test]

@@ -25,6 +25,18 @@ fn doctor_ends_with_what_it_is_ready_for_and_the_next_command() {
 }
 
 #[test]
+fn a_configuration_that_cannot_be_read_is_one_finding_among_all() {
+    let rig = Rig::new();
+    rig.write(".adjutant/config.toml", "[policy\n");
+    let out = rig.run(["doctor"]);
+    assert_eq!(out.code, 0, "{out}");
+    let line = |start: &str| out.stdout.lines().find(|line| line.starts_with(start));
+    assert!(line("· configuration ").unwrap().contains("config.toml: TOML parse error at line 1"), "{out}");
+    assert!(line("✓ store").is_some() && line("✓ kernel").is_some(), "{out}");
+    assert!(line("Ready: demo. Not ready: subagents (").is_some(), "{out}");
+}
+
+#[test]
 fn a_model_that_cannot_be_used_is_the_reason_and_init_the_next_command() {
     let rig = Rig::new();
     let out = rig.call(["doctor", "--json"]).env("ADJUTANT_MODEL", "openai/gpt-5").run();
