@@ -278,8 +278,16 @@ fn is_live(files: &RunFiles) -> bool {
 const CANCEL: CommandVerb =
     CommandVerb { typed: "cancel", noun: "live run", has_anywhere: false, otherwise: "" };
 
-const TELL: CommandVerb =
-    CommandVerb { typed: "tell", noun: "live run", has_anywhere: false, otherwise: "" };
+/// What to type instead for a subagent that has ended.
+const GO_ON_AFTER_END: &str =
+    " A subagent that has ended goes on with `adjutant resume SESSION --say \"TEXT\"`.";
+
+const TELL: CommandVerb = CommandVerb {
+    typed: "tell",
+    noun: "live run",
+    has_anywhere: false,
+    otherwise: GO_ON_AFTER_END,
+};
 
 const WAIT: CommandVerb =
     CommandVerb { typed: "wait", noun: "run", has_anywhere: true, otherwise: "" };

@@ -100,7 +100,7 @@ pub(crate) fn resolve(
     let (files, view) = match latest {
         Ok(latest) => latest,
         Err(why) => {
-            let hint = || format!("Labels are those of the latest run here: {}.", why.message());
+            let hint = || format!("Labels are those of the latest run here: {why}");
             return find_id(archive, text, hint);
         }
     };
@@ -207,7 +207,7 @@ fn not_here(root: &Path, verb: CommandVerb, elsewhere: Option<(RunFiles, PathBuf
     let folder = sanitize::line(&root.display().to_string()).into_owned();
     let failure = Failure::usage(format!("no {noun} in {folder}"));
     let Some((files, workdir)) = elsewhere else {
-        return failure.hint("`adjutant status` lists the runs.");
+        return failure.hint(format!("`adjutant status` lists the runs.{otherwise}"));
     };
     let run = files.id();
     let flag = if has_anywhere { " (or the flag --anywhere)" } else { "" };

@@ -528,7 +528,12 @@ impl Refusal {
             ),
             Self::Time { .. } => "Finish with what is there, or give the parent more time.".into(),
             Self::QueueFull { .. } => "Wait until delegations have ended, then try again.".into(),
-            Self::MessageRejected { problem: TellProblem::NotLive | TellProblem::NoAgent, .. } => {
+            Self::MessageRejected { problem: TellProblem::NotLive, .. } => {
+                "Name a session at work; `adjutant status latest` lists them. One that has ended goes on with \
+                 `adjutant resume`."
+                    .into()
+            }
+            Self::MessageRejected { problem: TellProblem::NoAgent, .. } => {
                 "Name a session at work; `adjutant status latest` lists them.".into()
             }
             Self::MessageRejected { problem: TellProblem::Empty, .. } => "Say something.".into(),

@@ -301,18 +301,18 @@ fn tell_refuses_a_message_that_no_agent_can_receive() {
         .map(|(who, text)| rig.call(["tell", who, "-"]).stdin(text).run().talk())
         .into();
     insta::assert_snapshot!(talks.join("\n"), @"
-        adjutant: cannot send the message to sess_0000000000_aaaaaa: it is not a live delegation.
-          Name a session at work; `adjutant status latest` lists them.
-        [exit 4]
-        adjutant: cannot send the message to sess_0000000000_aaaaaa: it has no agent of its own; name one of its delegations.
-          Name a session at work; `adjutant status latest` lists them.
-        [exit 4]
-        adjutant: cannot send the message to sess_0000000000_aaaaaa: it is empty.
-          Say something.
-        [exit 2]
-        adjutant: cannot send the message to sess_0000000000_aaaaaa: it has 20000 bytes, limit 16384.
-          Say it shorter, or put it into a file the agent can read.
-        [exit 2]
+    adjutant: cannot send the message to sess_0000000000_aaaaaa: it is not a live delegation.
+      Name a session at work; `adjutant status latest` lists them. One that has ended goes on with `adjutant resume`.
+    [exit 4]
+    adjutant: cannot send the message to sess_0000000000_aaaaaa: it has no agent of its own; name one of its delegations.
+      Name a session at work; `adjutant status latest` lists them.
+    [exit 4]
+    adjutant: cannot send the message to sess_0000000000_aaaaaa: it is empty.
+      Say something.
+    [exit 2]
+    adjutant: cannot send the message to sess_0000000000_aaaaaa: it has 20000 bytes, limit 16384.
+      Say it shorter, or put it into a file the agent can read.
+    [exit 2]
     ");
     assert_eq!(rig.run(["tell", "sess_1700000000_nobody", "x"]).code, 2);
     let many: Vec<i32> = (0..65).map(|_| rig.run(["tell", &slow, "x"]).code).collect();

@@ -156,11 +156,12 @@ fn an_unknown_or_ambiguous_name_lists_the_choices() {
     [exit 2]
     ");
     let elsewhere = rig.call(["tell", "look", "Hello"]).cwd(rig.path()).run();
-    insta::assert_snapshot!(elsewhere.talk(), @"
+    insta::assert_snapshot!(elsewhere.talk(), @r#"
     adjutant: there is no run `look`
-      Labels are those of the latest run here: no live run in $PLACE.
+      Labels are those of the latest run here: no live run in $PLACE
+      `adjutant status` lists the runs. A subagent that has ended goes on with `adjutant resume SESSION --say "TEXT"`.
     [exit 2]
-    ");
+    "#);
     insta::assert_snapshot!(rig.run(["transcript"]).talk(), @"
     adjutant: run_0000000000_aaaaaa has 3 transcripts; name one:
       `adjutant transcript sess_0000000000_aaaaaa`   [root]

@@ -31,7 +31,10 @@ fn a_configuration_that_cannot_be_read_is_one_finding_among_all() {
     let out = rig.run(["doctor"]);
     assert_eq!(out.code, 0, "{out}");
     let line = |start: &str| out.stdout.lines().find(|line| line.starts_with(start));
-    assert!(line("· configuration ").unwrap().contains("config.toml: TOML parse error at line 1"), "{out}");
+    assert!(
+        line("· configuration ").unwrap().contains("config.toml: TOML parse error at line 1"),
+        "{out}"
+    );
     assert!(line("✓ store").is_some() && line("✓ kernel").is_some(), "{out}");
     assert!(line("Ready: demo. Not ready: subagents (").is_some(), "{out}");
 }
