@@ -154,11 +154,7 @@ pub fn excerpt(text: &str, max: usize) -> String {
 /// The last column is not padded, so no line ends in spaces.
 #[must_use]
 pub fn columns(rows: &[Vec<String>], numbers: &[usize]) -> String {
-    let count = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let widest = |column: usize| {
-        rows.iter().filter_map(|row| row.get(column)).map(|cell| width(cell)).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..count).map(widest).collect();
+    let widths = column_widths(rows);
     let mut table = String::new();
     for row in rows {
         let cells: Vec<String> =
@@ -173,6 +169,24 @@ pub fn columns(rows: &[Vec<String>], numbers: &[usize]) -> String {
         table.push('\n');
     }
     table
+}
+
+/// Returns the width of what [`columns`] returns for these rows.
+#[must_use]
+pub fn columns_width(rows: &[Vec<String>]) -> usize {
+    let widths = column_widths(rows);
+    widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1)
+}
+
+fn column_widths(rows: &[Vec<String>]) -> Vec<usize> {
+    let mut widths = Vec::new();
+    for row in rows {
+        widths.resize(row.len().max(widths.len()), 0);
+        for (widest, cell) in widths.iter_mut().zip(row) {
+            *widest = width(cell).max(*widest);
+        }
+    }
+    widths
 }
 
 /// Lists the first few items and the number of the others.

@@ -16,6 +16,9 @@ const MIN_COLUMNS: usize = 10;
 /// The widest column of text: longer lines are tiring to read.
 const MAX_COLUMNS: usize = 100;
 
+/// The most indents that are drawn. A document may nest thousands of quotations, and each line repeats them.
+const MAX_INDENTS: usize = 16;
+
 /// Returns Markdown as lines for a terminal of `width` columns.
 #[must_use]
 pub fn render(markdown: &str, width: usize, palette: Palette) -> String {
@@ -244,8 +247,13 @@ impl MarkdownPage {
 
     fn end_table(&mut self) {
         let Some(rows) = self.table.take() else { return };
-        let columns = layout::columns(&rows, &[]);
-        for (index, line) in columns.lines().enumerate() {
+        // Padding every row to a column that does not fit would cost its width per row and align nothing.
+        let text = if layout::columns_width(&rows) <= self.room() {
+            layout::columns(&rows, &[])
+        } else {
+            rows.iter().map(|row| format!("{}\n", row.join(" | "))).collect()
+        };
+        for (index, line) in text.lines().enumerate() {
             let style = (index == 0).then_some(TextStyle::Strong);
             let line: Vec<_> = line.chars().map(|character| (character, style)).collect();
             self.write_wrapped(&line);
@@ -275,7 +283,8 @@ impl MarkdownPage {
 
     /// Returns the columns that are left for text.
     fn room(&self) -> usize {
-        let used: usize = self.indents.iter().map(|it| layout::width(&it.other)).sum();
+        let drawn = self.indents.iter().take(MAX_INDENTS);
+        let used: usize = drawn.map(|it| layout::width(&it.other)).sum();
         self.columns.saturating_sub(used).max(MIN_COLUMNS)
     }
 
@@ -292,12 +301,19 @@ impl MarkdownPage {
     /// Writes one line behind its indents, with one colour sequence per run of equal style.
     fn write_line(&mut self, line: &[(char, Option<TextStyle>)]) {
         let mut text = String::new();
-        for indent in &mut self.indents {
+        // Neighbours share one colour sequence.
+        let mut quiet = String::new();
+        for indent in self.indents.iter_mut().take(MAX_INDENTS) {
             // A blank line comes before the bullet, not behind it.
             let first = if line.is_empty() { None } else { indent.first.take() };
-            let quiet = || self.palette.paint(TextStyle::Quiet, &indent.other);
-            text.push_str(&first.unwrap_or_else(quiet));
+            if let Some(bullet) = first {
+                text.push_str(&quietly(self.palette, &std::mem::take(&mut quiet)));
+                text.push_str(&bullet);
+            } else {
+                quiet.push_str(&indent.other);
+            }
         }
+        text.push_str(&quietly(self.palette, &quiet));
         for run in line.chunk_by(|(_, one), (_, next)| one == next) {
             let plain: String = run.iter().map(|(character, _)| *character).collect();
             match run.first().and_then(|(_, style)| *style) {
@@ -308,6 +324,10 @@ impl MarkdownPage {
         self.output.push_str(text.trim_end());
         self.output.push('\n');
     }
+}
+
+fn quietly(palette: Palette, text: &str) -> String {
+    if text.is_empty() { String::new() } else { palette.paint(TextStyle::Quiet, text) }
 }
 
 /// Returns how many characters fit a line of `max` columns, preferably up to a space.

@@ -73,6 +73,15 @@ fn entities_cannot_bring_control_characters_back() {
     assert!(!text.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{text:?}");
 }
 
+#[test]
+fn a_table_that_is_wider_than_the_screen_is_not_padded() {
+    let rows = "| short | x |\n".repeat(2_000);
+    let document = format!("| a | b |\n|---|---|\n| {} | y |\n{rows}", "w".repeat(20_000));
+    let text = render(&document, 60, Palette::Plain);
+    assert!(text.len() < 2 * document.len(), "{} from {}", text.len(), document.len());
+    assert!(text.contains("\nshort | x\n"), "cells are still told apart");
+}
+
 fn documents() -> impl Strategy<Value = String> {
     let part = prop_oneof![
         "[ a-zé漢\u{1b}\u{202e}]{0,30}",
@@ -110,6 +119,18 @@ proptest! {
             let indent = line.chars().take_while(|it| matches!(it, ' ' | '│' | '•' | '.' | '0'..='9')).count();
             prop_assert!(width(line) <= columns.max(indent + 10), "{line:?}");
         }
+    }
+
+    #[test]
+    fn the_output_is_not_larger_than_a_multiple_of_the_input(
+        (mark, depth) in (prop::sample::select(vec![">", "> ", "- ", "1. ", "123456789. "]), 0_usize..2_000),
+        start in documents(),
+        (line, lines) in (prop::sample::select(vec!["a\n", "a\n\n", "|a|\n", "---\n", ">\n"]), 0_usize..500),
+        palette in prop::sample::select(vec![Palette::Plain, Palette::Ansi]),
+    ) {
+        let document = format!("{}{start}{}", mark.repeat(depth), line.repeat(lines));
+        let text = render(&document, 80, palette);
+        prop_assert!(text.len() <= 100 * (document.len() + 10), "{} from {}", text.len(), document.len());
     }
 
     #[test]
