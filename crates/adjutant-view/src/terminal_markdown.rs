@@ -30,7 +30,7 @@ pub fn render(markdown: &str, width: usize, palette: Palette) -> String {
         lists: Vec::new(),
         line: Vec::new(),
         strong: 0,
-        link: None,
+        links: Vec::new(),
         table: None,
         code: None,
         needs_gap: false,
@@ -56,8 +56,8 @@ struct MarkdownPage {
     line: Vec<(char, Option<TextStyle>)>,
     /// How many open elements make the text strong.
     strong: usize,
-    /// The address of the open link, and where its text begins in the line.
-    link: Option<(String, usize)>,
+    /// The addresses of the open links, and where their texts begin in the line. An image may be within a link.
+    links: Vec<(String, usize)>,
     /// The rows of the open table.
     table: Option<Vec<Vec<String>>>,
     /// The text of the open code block.
@@ -138,7 +138,7 @@ impl MarkdownPage {
             }
             Tag::Emphasis | Tag::Strong => self.strong += 1,
             Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. } => {
-                self.link = Some((dest_url.into_string(), self.line.len()));
+                self.links.push((dest_url.into_string(), self.line.len()));
             }
             Tag::Paragraph => self.begin_block(),
             Tag::TableCell
@@ -228,9 +228,9 @@ impl MarkdownPage {
 
     /// Adds the address of a link after its text, unless the text is the address.
     fn end_link(&mut self) {
-        let Some((address, begin)) = self.link.take() else { return };
-        let text: String = self.line.iter().skip(begin).map(|(character, _)| *character).collect();
-        if !address.is_empty() && text != address && !address.starts_with('#') {
+        let Some((address, begin)) = self.links.pop() else { return };
+        let text = self.line.iter().skip(begin).map(|(character, _)| *character);
+        if !address.is_empty() && !address.starts_with('#') && !text.eq(address.chars()) {
             self.push(&format!(" ({address})"), Some(TextStyle::Quiet));
         }
     }

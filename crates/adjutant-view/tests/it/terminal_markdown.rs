@@ -74,6 +74,12 @@ fn entities_cannot_bring_control_characters_back() {
 }
 
 #[test]
+fn an_image_within_a_link_hides_neither_address() {
+    let text = render("[![alt](http://img)](http://evil) [a](http://b)\n", 80, Palette::Plain);
+    assert_eq!(text, "alt (http://img) (http://evil) a (http://b)\n");
+}
+
+#[test]
 fn a_table_that_is_wider_than_the_screen_is_not_padded() {
     let rows = "| short | x |\n".repeat(2_000);
     let document = format!("| a | b |\n|---|---|\n| {} | y |\n{rows}", "w".repeat(20_000));
