@@ -19,6 +19,9 @@ const MAX_COLUMNS: usize = 100;
 /// The most indents that are drawn. A document may nest thousands of quotations, and each line repeats them.
 const MAX_INDENTS: usize = 16;
 
+/// The columns between the places that a tab reaches in code.
+const TAB_COLUMNS: usize = 4;
+
 /// Returns Markdown as lines for a terminal of `width` columns.
 #[must_use]
 pub fn render(markdown: &str, width: usize, palette: Palette) -> String {
@@ -239,7 +242,7 @@ impl MarkdownPage {
         let Some(code) = self.code.take() else { return };
         for line in code.lines() {
             // Code is not wrapped: a copied line must stay one.
-            let line = format!("{CODE}{}", sanitize::line(line));
+            let line = format!("{CODE}{}", sanitize::line(&without_tabs(line)));
             self.write_line(&line.chars().map(|it| (it, None)).collect::<Vec<_>>());
         }
         self.needs_gap = true;
@@ -328,6 +331,23 @@ impl MarkdownPage {
 
 fn quietly(palette: Palette, text: &str) -> String {
     if text.is_empty() { String::new() } else { palette.paint(TextStyle::Quiet, text) }
+}
+
+/// Returns a line of code with spaces for its tabs.
+fn without_tabs(line: &str) -> String {
+    let mut text = String::with_capacity(line.len());
+    let mut column = 0;
+    for character in line.chars() {
+        if character == '\t' {
+            let spaces = TAB_COLUMNS - column % TAB_COLUMNS;
+            text.extend(std::iter::repeat_n(' ', spaces));
+            column += spaces;
+        } else {
+            text.push(character);
+            column += character.width().unwrap_or(0);
+        }
+    }
+    text
 }
 
 /// Returns how many characters fit a line of `max` columns, preferably up to a space.

@@ -80,6 +80,12 @@ fn an_image_within_a_link_hides_neither_address() {
 }
 
 #[test]
+fn tabs_in_code_reach_the_next_of_every_four_columns() {
+    let text = render("```\nif a {\n\tb();\tc\n\t\td\n}\n```\n", 80, Palette::Plain);
+    assert_eq!(text, "    if a {\n        b();    c\n            d\n    }\n");
+}
+
+#[test]
 fn a_table_that_is_wider_than_the_screen_is_not_padded() {
     let rows = "| short | x |\n".repeat(2_000);
     let document = format!("| a | b |\n|---|---|\n| {} | y |\n{rows}", "w".repeat(20_000));
