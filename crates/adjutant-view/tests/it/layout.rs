@@ -1,6 +1,8 @@
 //! Layout counts terminal columns.
 
-use adjutant_view::layout::{bracketed, columns, cut, excerpt, fit, fit_ends, pad_right, width};
+use adjutant_view::layout::{
+    ascii, bracketed, columns, cut, excerpt, fit, fit_ends, pad_right, width,
+};
 use proptest::prelude::*;
 
 #[test]
@@ -48,6 +50,15 @@ fn a_label_of_ten_kilobytes_is_cut_like_any_other() {
         assert!(width(&shown) <= 20, "{shown}");
         assert!(shown.len() < 400, "{}", shown.len());
     }
+}
+
+#[test]
+fn a_terminal_without_utf_8_gets_a_character_of_the_same_width_for_each_of_ours() {
+    let marks = "→✓✗⊘⚠■◌·–—…⟨⟩⏎│─├└█▒░▼▶›↑↓←•×≤≥−";
+    let plain = ascii(marks);
+    assert!(plain.is_ascii() && !plain.contains('?'), "{plain}");
+    assert_eq!(width(&plain), width(marks));
+    assert_eq!(ascii("• 3 × 4 ≤ 12 é 日"), "* 3 x 4 < 12 ? ??");
 }
 
 #[test]
