@@ -36,8 +36,8 @@ pub enum RunUrgency {
 pub fn urgency(look: &ObservedRun<'_>) -> RunUrgency {
     match look.liveness {
         ProcessLiveness::Dead => RunUrgency::Over,
-        ProcessLiveness::Alive if look.view.approvals().is_empty() => RunUrgency::Live,
-        ProcessLiveness::Alive => RunUrgency::WaitsForPerson,
+        ProcessLiveness::Alive if look.view.has_question() => RunUrgency::WaitsForPerson,
+        ProcessLiveness::Alive => RunUrgency::Live,
     }
 }
 

@@ -4,12 +4,28 @@ use adjutant_core::refusal::TimeBound;
 use adjutant_core::{Event, ModelErrorKind, Timestamp};
 use adjutant_view::layout::width;
 use adjutant_view::status::{
-    ContentRetention, ObservedRun, detail, detail_json, list, list_json, table,
+    ContentRetention, ObservedRun, RunUrgency, detail, detail_json, list, list_json, table, urgency,
 };
 use adjutant_view::{Palette, ProcessLiveness};
 use serde_json::json;
 
 use crate::history::{HOSTILE, History, WALL, call, finished, three, tokens};
+
+#[test]
+fn a_run_that_asks_about_a_host_waits_for_a_person() {
+    let mut h = History::new();
+    let [reader] = h.call([("reader", "x")]);
+    h.start(reader);
+    h.reply(reader, "", vec![call("WebFetch", json!({ "url": "https://docs.rs/" }))], tokens(1, 1));
+    let urgency_of = |h: &History| {
+        let (view, liveness, content) = (h.view(), ProcessLiveness::Alive, ContentRetention::Kept);
+        urgency(&ObservedRun { view: &view, liveness, now: h.at(), content, program: "adjutant" })
+    };
+    assert_eq!(urgency_of(&h), RunUrgency::Live);
+    let expires = Timestamp::from_millis(900_000);
+    h.push(Event::DomainAsked { session: reader, call: 0, host: "docs.rs".into(), expires });
+    assert_eq!(urgency_of(&h), RunUrgency::WaitsForPerson);
+}
 
 #[test]
 fn a_list_has_a_line_for_each_run() {
