@@ -27,7 +27,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use crate::args::{MergeAfterRun, ResultFormat};
-use crate::ask::{has_terminal_program, is_asking, note_answer};
+use crate::ask::{has_terminal_program, is_asking, note_answer, wait_for_terminal_program};
 use crate::delegate::engine_failure;
 use crate::exit::{Exit, Failure};
 use crate::hints::program;
@@ -165,6 +165,10 @@ pub(crate) fn execute_in_view(
             }
         }
     });
+    // Another terminal may have answered while this one shows an editor. A run that a signal ended does not wait for it.
+    if live.borrow().view.outcome().is_some_and(|outcome| outcome != Outcome::Cancelled) {
+        wait_for_terminal_program();
+    }
     // A thread may still wait for a person's answer that is no longer needed.
     runtime.shutdown_background();
     {

@@ -9,7 +9,7 @@ use adjutant_core::{Event, SessionId, Timestamp};
 use adjutant_view::progress::{ProgressFrame, line, slow_commit_text};
 use adjutant_view::{Palette, RunView, TimedEvent, events, layout, sanitize};
 
-use crate::ask::is_asking;
+use crate::ask::{has_terminal_program, is_asking};
 use crate::notify::{NotifiedEvent, Notifier};
 use crate::output::{print_json_line, say};
 use crate::screen_region;
@@ -152,6 +152,7 @@ impl LiveView {
     fn is_drawn(&self) -> bool {
         self.mode == LiveMode::Picture
             && !is_asking()
+            && !has_terminal_program()
             && (self.has_root_agent() || self.view.delegations().any(|it| it.started.is_some()))
     }
 

@@ -24,8 +24,7 @@ use crate::screen_region;
 use self::question::CallPrompt;
 use self::terminal::TypedLine;
 
-pub(crate) use answers::note_answer;
-pub(crate) use program::has_terminal_program;
+pub(crate) use answers::{has_terminal_program, note_answer, wait_for_terminal_program};
 pub(crate) use task_editor::{TaskEditor, TaskObject, task_object};
 pub(crate) use terminal::{Terminal, is_yes};
 

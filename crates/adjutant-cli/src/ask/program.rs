@@ -4,19 +4,11 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::pager;
 
 use super::Terminal;
-
-/// Whether such a program has the terminal; ctrl+c is then meant for it.
-static RUNNING: AtomicBool = AtomicBool::new(false);
-
-/// Returns whether a pager or an editor has the terminal, so that ctrl+c does not cancel the run.
-pub(crate) fn has_terminal_program() -> bool {
-    RUNNING.load(Ordering::Relaxed)
-}
+use super::answers::TerminalProgram;
 
 /// Shows a text in the person's pager, or prints it if there is none.
 pub(super) fn page(terminal: &Terminal, text: &str) {
@@ -29,7 +21,7 @@ pub(super) fn page(terminal: &Terminal, text: &str) {
 fn run_pager(terminal: &Terminal, text: &str) -> Option<()> {
     let (_, output) = terminal.handles().ok()?;
     let mut command = pager::command()?;
-    let _running = Running::begin();
+    let _running = TerminalProgram::begin();
     let mut child = command.stdout(output).spawn().ok()?;
     if let Some(mut input) = child.stdin.take() {
         // A pager that was left early has closed its input.
@@ -60,22 +52,6 @@ fn run_editor(terminal: &Terminal, editor: OsString, file: &Path) -> std::io::Re
     let mut command = Command::new("/bin/sh");
     command.arg("-c").arg(line).arg("sh").arg(file);
     command.stdin(input).stdout(output.try_clone()?).stderr(output);
-    let _running = Running::begin();
+    let _running = TerminalProgram::begin();
     command.status()
-}
-
-/// A program has the terminal until this is dropped.
-struct Running;
-
-impl Running {
-    fn begin() -> Self {
-        RUNNING.store(true, Ordering::Relaxed);
-        Self
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        RUNNING.store(false, Ordering::Relaxed);
-    }
 }

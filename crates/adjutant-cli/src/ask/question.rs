@@ -89,7 +89,7 @@ impl<'a> CallPrompt<'a> {
             PromptChoice::No => return Some(ApproverAnswer::No(SAID_NO.to_owned())),
             PromptChoice::UpTo(amount) => return self.allow(*amount),
             PromptChoice::AskAmount => return self.ask_amount(on_screen),
-            PromptChoice::Edit if self.can_edit() => return self.edit(),
+            PromptChoice::Edit if self.can_edit() => return self.edit(on_screen),
             PromptChoice::ShowAll => {
                 page(self.terminal, &self.question.full_text(self.terminal.width()));
             }
@@ -130,9 +130,9 @@ impl<'a> CallPrompt<'a> {
         Some(ApproverAnswer::YesUpTo(amount))
     }
 
-    fn edit(&self) -> Option<ApproverAnswer> {
+    fn edit(&self, on_screen: &PromptOnScreen) -> Option<ApproverAnswer> {
         let editor = self.editor?;
-        match editor.edit(self.terminal) {
+        match editor.edit(self.terminal, &|| on_screen.is_answered()) {
             EditEnd::Edited => Some(ApproverAnswer::No(EDITED.to_owned())),
             EditEnd::Unchanged => None,
         }

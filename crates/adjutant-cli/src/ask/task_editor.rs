@@ -57,17 +57,17 @@ impl TaskEditor {
     /// Shows why the call was refused as a whole, and lets the person edit it again. Returns the new call.
     pub(crate) fn edit_refused(&self, terminal: &Terminal, refusal: &str) -> Option<TaskObject> {
         terminal.print(&format!("{}\n", sanitize::block(refusal)));
-        if !wants_to_edit(terminal) {
+        if !wants_to_edit(terminal, &|| false) {
             return None;
         }
-        match self.edit(terminal) {
+        match self.edit(terminal, &|| false) {
             EditEnd::Edited => self.take_edited(),
             EditEnd::Unchanged => None,
         }
     }
 
-    /// Opens the editor until the tasks are valid, or the person gives up.
-    pub(super) fn edit(&self, terminal: &Terminal) -> EditEnd {
+    /// Opens the editor until the tasks are valid, the person gives up, or the question `is_over`.
+    pub(super) fn edit(&self, terminal: &Terminal, is_over: &dyn Fn() -> bool) -> EditEnd {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let asked = adjutant_view::wire::pretty(&state.asked);
         let mut text = state.draft.take().unwrap_or_else(|| asked.clone());
@@ -82,6 +82,9 @@ impl TaskEditor {
                 }
             };
             match self.read(&written) {
+                // What an invalid file or unchanged tasks mean no longer matters.
+                Ok(call) if is_over() && call == state.asked => return EditEnd::Unchanged,
+                Err(_) if is_over() => return EditEnd::Unchanged,
                 Ok(call) if call == state.asked => {
                     terminal.print("The tasks are as they were.\n");
                     return EditEnd::Unchanged;
@@ -93,7 +96,10 @@ impl TaskEditor {
                 Err(problem) => terminal.print(&format!("{}\n", sanitize::block(&problem))),
             }
             text = written;
-            if !wants_to_edit(terminal) {
+            if !wants_to_edit(terminal, is_over) {
+                if is_over() {
+                    return EditEnd::Unchanged;
+                }
                 terminal.print("Type e to go on editing what you wrote.\n");
                 state.draft = Some(text);
                 return EditEnd::Unchanged;
@@ -110,11 +116,11 @@ impl TaskEditor {
 }
 
 /// Asks whether to edit again. Enter means yes here: nothing starts, and nothing is lost.
-fn wants_to_edit(terminal: &Terminal) -> bool {
+fn wants_to_edit(terminal: &Terminal, is_over: &dyn Fn() -> bool) -> bool {
     terminal.print("Edit again? [Y/n] ");
-    match terminal.wait_for_line(|| false) {
+    match terminal.wait_for_line(is_over) {
         TypedLine::Line(line) => !matches!(line.trim().to_lowercase().as_str(), "n" | "no"),
-        TypedLine::Interrupted => true,
+        TypedLine::Interrupted => false,
     }
 }
 

@@ -128,3 +128,39 @@ fn giving_up_on_refused_tasks_exits_with_the_refusal() {
     terminal.types("e\r").wait_for("Edit again? [Y/n]").types("n\r");
     assert_eq!(terminal.finish(), 4, "{}", terminal.screen());
 }
+
+#[test]
+fn nothing_is_drawn_into_an_editor_while_another_terminal_approves_the_call() {
+    let rig = delegate::rig();
+    let gate = rig.path().join("gate");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &gate,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+        0,
+    )
+    .unwrap();
+    // Reading the gate blocks until the test opens it.
+    let lines = "printf 'editor opened'\nread line < ../gate\nprintf 'editor closed\\n'";
+    let mut terminal = asked(&rig, &editor(&rig, lines));
+    let mut list = Terminal::start(&rig, 200, &[], &["approvals"]);
+    assert_eq!(list.finish(), 0);
+    let screen = list.screen();
+    let mut words = screen.split_once(" approve ").unwrap().1.split_whitespace();
+    let (id, code) = (words.next().unwrap(), words.next().unwrap().trim_end_matches('.'));
+    terminal.types("e\r").wait_for("editor opened");
+    let mut approve = Terminal::start(&rig, 200, &[], &["approve", id, code]);
+    assert_eq!(approve.finish(), 0, "{}", approve.screen());
+    // The whole run passes while the editor has the terminal.
+    assert_eq!(rig.run(["wait"]).code, 0);
+    fs::write(&gate, "go on\n").unwrap();
+    assert_eq!(terminal.finish(), 0, "{}", terminal.screen());
+    let during = terminal.raw.split_once("editor opened").unwrap().1;
+    let (during, after) = during.split_once("editor closed").unwrap();
+    assert_eq!(during, "");
+    let answered = after.find("Answered in another terminal: yes");
+    let result = after.find("You said: Say something");
+    assert!(answered.is_some() && answered < result, "{after}");
+    assert!(!after.contains("The tasks are as they were"), "nothing waits for them: {after}");
+}
