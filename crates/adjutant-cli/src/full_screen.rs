@@ -9,7 +9,7 @@ use adjutant_view::progress::total;
 
 use crate::exit::{Exit, Failure};
 use crate::hints::program;
-use crate::live::is_utf8_locale;
+use crate::live::{is_dumb, is_utf8_locale};
 use crate::output::say;
 use crate::records::{colours, fold_numbers, liveness, now, numbers, observe_run};
 use crate::run_lookup::{self, ProjectTree};
@@ -17,8 +17,7 @@ use crate::watch::{conclude, is_over};
 
 /// Returns whether there is a terminal that can show the program.
 pub(crate) fn has_full_screen() -> bool {
-    let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-    io::stdin().is_terminal() && io::stdout().is_terminal() && !is_dumb
+    io::stdin().is_terminal() && io::stdout().is_terminal() && !is_dumb()
 }
 
 /// Shows the list of runs, or the named one. The exit code is that of the named run, if it has ended.

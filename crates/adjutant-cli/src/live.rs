@@ -53,8 +53,7 @@ impl LiveView {
     /// Chooses how to show progress by looking at the terminal.
     pub(crate) fn new(events: bool) -> Self {
         let stderr = io::stderr();
-        let terminal =
-            stderr.is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
+        let terminal = stderr.is_terminal() && !is_dumb();
         let mode = if events {
             LiveMode::Events
         } else if terminal {
@@ -255,10 +254,15 @@ pub(crate) fn is_utf8_locale() -> bool {
     })
 }
 
-/// Returns the colours: none without a terminal or with `NO_COLOR`.
+/// Returns whether the terminal only prints lines, or is unknown. It gets no control sequences.
+pub(crate) fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb")
+}
+
+/// Returns the colours: none without a terminal, on a dumb one, or with `NO_COLOR`.
 pub(crate) fn palette(terminal: bool) -> Palette {
     let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    if terminal && !plain { Palette::Ansi } else { Palette::Plain }
+    if terminal && !plain && !is_dumb() { Palette::Ansi } else { Palette::Plain }
 }
 
 /// Returns the width of a terminal, or a default.

@@ -8,7 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 
 use crate::exit::{Exit, Failure};
-use crate::live::is_utf8_locale;
+use crate::live::{is_dumb, is_utf8_locale};
 use crate::pager;
 use crate::records::colours;
 
@@ -63,7 +63,7 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
 
 /// Prints Markdown: unchanged for a program, rendered on a terminal.
 pub(crate) fn print_markdown(text: &str) -> Result<(), Failure> {
-    if !pager::is_terminal() || pager::is_dumb() {
+    if !pager::is_terminal() || is_dumb() {
         return print(text);
     }
     let rendered = terminal_markdown::render(text, pager::columns(), colours());

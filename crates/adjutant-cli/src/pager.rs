@@ -37,11 +37,6 @@ pub(crate) fn columns() -> usize {
     PAGED.get().map_or_else(|| live::columns(io::stdout()), |paged| paged.columns)
 }
 
-/// Returns whether the terminal only prints lines, or is unknown.
-pub(crate) fn is_dumb() -> bool {
-    env::var_os("TERM").is_none_or(|term| term == "dumb")
-}
-
 /// Starts the pager, if standard output is a terminal and there is a pager. If it cannot be started, output goes to the
 /// terminal as before.
 pub(crate) fn start() {
@@ -75,7 +70,7 @@ pub(crate) fn finish() {
 
 /// Returns the pager with a pipe as its input; `None` if the person wants none, or it cannot work here.
 pub(crate) fn command() -> Option<Command> {
-    let pager = chosen_pager(|name| env::var(name).ok()).filter(|_| !is_dumb())?;
+    let pager = chosen_pager(|name| env::var(name).ok()).filter(|_| !live::is_dumb())?;
     if !is_found(&pager) {
         return None;
     }

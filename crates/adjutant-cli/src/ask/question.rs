@@ -7,7 +7,7 @@ use adjutant_view::Palette;
 use adjutant_view::approval::ApprovalQuestion;
 use adjutant_view::palette::TextStyle;
 
-use crate::{live, pager};
+use crate::live;
 
 use super::SAID_NO;
 use super::answers::PromptOnScreen;
@@ -40,7 +40,7 @@ impl<'a> CallPrompt<'a> {
             .grants()
             .iter()
             .all(|grant| grant.parent == run.root_session() && grant.call != WHOLE_RUN);
-        let (editor, palette) = (editor.filter(|_| is_own), live::palette(!pager::is_dumb()));
+        let (editor, palette) = (editor.filter(|_| is_own), live::palette(true));
         Self { terminal, run, question, registry, editor, palette }
     }
 

@@ -7,5 +7,6 @@ pub(crate) mod index;
 mod leftovers;
 mod pager;
 mod pipes;
+mod terminals;
 mod views;
 mod widths;
