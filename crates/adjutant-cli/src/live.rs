@@ -1,5 +1,6 @@
 //! Shows the progress of a run: a tree that is redrawn on a terminal, plain lines elsewhere, or JSON events.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
@@ -252,6 +253,11 @@ pub(crate) fn is_utf8_locale() -> bool {
         let locale = locale.to_ascii_lowercase();
         locale.contains("utf-8") || locale.contains("utf8")
     })
+}
+
+/// Returns text as the terminal can show it.
+pub(crate) fn encoded(text: &str) -> Cow<'_, str> {
+    if text.is_ascii() || is_utf8_locale() { text.into() } else { layout::ascii(text).into() }
 }
 
 /// Returns whether the terminal only prints lines, or is unknown. It gets no control sequences.

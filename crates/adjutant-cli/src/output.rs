@@ -2,13 +2,13 @@
 
 use std::io::{self, Write};
 
-use adjutant_view::layout::{self, wrap_lines};
+use adjutant_view::layout::{width, wrap_lines};
 use adjutant_view::{sanitize, terminal_markdown};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 
 use crate::exit::{Exit, Failure};
-use crate::live::{is_dumb, is_utf8_locale};
+use crate::live;
 use crate::pager;
 use crate::records::colours;
 
@@ -16,12 +16,12 @@ use crate::records::colours;
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value)
         .map_err(|error| Failure::new(Exit::Failed, format!("cannot write JSON: {error}")))?;
-    print(&format!("{}\n", escaped(&text)))
+    write_stdout(&format!("{}\n", escaped(&text)))
 }
 
 /// Prints a value as one line of JSON.
 pub(crate) fn print_json_line(value: &impl Serialize) -> Result<(), Failure> {
-    print(&json_line(value)?)
+    write_stdout(&json_line(value)?)
 }
 
 /// Returns a value as one line of JSON.
@@ -48,8 +48,13 @@ fn escaped(json: &str) -> String {
     text
 }
 
-/// Prints text unchanged.
+/// Prints text: as it is for a program, and as far as the terminal can show it for a person.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    if pager::is_terminal() { write_stdout(&live::encoded(text)) } else { write_stdout(text) }
+}
+
+/// Writes text unchanged, such as JSON.
+pub(crate) fn write_stdout(text: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Ok(()) => Ok(()),
@@ -63,11 +68,11 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
 
 /// Prints Markdown: unchanged for a program, rendered on a terminal.
 pub(crate) fn print_markdown(text: &str) -> Result<(), Failure> {
-    if !pager::is_terminal() || is_dumb() {
+    if !pager::is_terminal() || live::is_dumb() {
         return print(text);
     }
     let rendered = terminal_markdown::render(text, pager::columns(), colours());
-    print(&if is_utf8_locale() { rendered } else { layout::ascii(&rendered) })
+    print(&rendered)
 }
 
 /// Prints a list. On a terminal, lines that are too wide are wrapped between words.
@@ -84,15 +89,25 @@ pub(crate) fn has_no_reader() -> bool {
     poll(&mut asked, Some(&at_once)).is_ok() && asked[0].revents().contains(PollFlags::ERR)
 }
 
-/// Prints a message on standard error.
+/// Prints a message on standard error. On a terminal, lines that are too wide are wrapped between words.
 ///
 /// Messages quote files, paths and models, so control characters are removed.
 pub(crate) fn say(text: &str) {
-    // Errors are ignored: standard error is closed.
-    let _ = writeln!(io::stderr().lock(), "{}", sanitize::block(text));
+    let safe = sanitize::block(text);
+    match pager::message_columns() {
+        Some(columns) if safe.lines().any(|line| width(line) > columns) => {
+            let wrapped = wrap_lines(&safe, columns);
+            // The text may end in a blank line; a line break after it is added below.
+            let end = if safe.ends_with('\n') { "" } else { "\n" };
+            say_view(wrapped.strip_suffix(end).unwrap_or(&wrapped));
+        }
+        Some(_) | None => say_view(&safe),
+    }
 }
 
 /// Prints a message that the view has already sanitized, with its colours.
 pub(crate) fn say_view(text: &str) {
+    let text = if pager::message_columns().is_some() { live::encoded(text) } else { text.into() };
+    // Errors are ignored: standard error is closed.
     let _ = writeln!(io::stderr().lock(), "{text}");
 }

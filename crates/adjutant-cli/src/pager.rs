@@ -22,6 +22,8 @@ const USUAL: &str = "less";
 /// The terminal behind the pager.
 struct PagedTerminal {
     columns: usize,
+    /// Whether it shows standard error too.
+    has_messages: bool,
     child: Mutex<Option<Child>>,
 }
 
@@ -37,6 +39,14 @@ pub(crate) fn columns() -> usize {
     PAGED.get().map_or_else(|| live::columns(io::stdout()), |paged| paged.columns)
 }
 
+/// Returns the width of the terminal that shows standard error, directly or in a pager; `None` if it is no terminal.
+pub(crate) fn message_columns() -> Option<usize> {
+    match PAGED.get() {
+        Some(paged) if paged.has_messages => Some(paged.columns),
+        Some(_) | None => io::stderr().is_terminal().then(|| live::columns(io::stderr())),
+    }
+}
+
 /// Starts the pager, if standard output is a terminal and there is a pager. If it cannot be started, output goes to the
 /// terminal as before.
 pub(crate) fn start() {
@@ -48,11 +58,11 @@ pub(crate) fn start() {
     let Ok(mut child) = command.spawn() else { return };
     let Some(pipe) = child.stdin.take() else { return };
     ignore_interrupts();
-    let is_talk_shown = io::stderr().is_terminal();
-    if dup2_stdout(&pipe).is_err() || (is_talk_shown && dup2_stderr(&pipe).is_err()) {
+    let has_messages = io::stderr().is_terminal();
+    if dup2_stdout(&pipe).is_err() || (has_messages && dup2_stderr(&pipe).is_err()) {
         return;
     }
-    let _ = PAGED.set(PagedTerminal { columns, child: Mutex::new(Some(child)) });
+    let _ = PAGED.set(PagedTerminal { columns, has_messages, child: Mutex::new(Some(child)) });
 }
 
 /// Ends the output and waits until the person has left the pager.

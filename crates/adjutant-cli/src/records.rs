@@ -30,7 +30,9 @@ use crate::execute::{show_results, transcripts};
 use crate::exit::{Exit, Failure};
 use crate::hints::{advise, program};
 use crate::live::{columns, palette};
-use crate::output::{has_no_reader, json_line, print, print_json, print_markdown, say};
+use crate::output::{
+    has_no_reader, json_line, print, print_json, print_markdown, say, write_stdout,
+};
 use crate::pager;
 use crate::projections;
 use crate::results::{disk_usage_json, disk_usage_text, prune_merges, prune_results};
@@ -336,6 +338,7 @@ pub(crate) fn run_log(archive: &Archive, args: &LogArgs, as_json: bool) -> Resul
         let life = files.liveness().map_err(archive_failure)?;
         let mut text = String::new();
         let mut shown = Ok(());
+        let write = if args.delegations || as_json { write_stdout } else { print };
         let read = journal.read_new(|record| {
             let entry = TimedEvent::new(record.at, record.wall_ms, &record.event);
             view.apply(entry);
@@ -353,10 +356,10 @@ pub(crate) fn run_log(archive: &Archive, args: &LogArgs, as_json: bool) -> Resul
             delegated |= line.as_ref().is_ok_and(|line| !line.is_empty());
             shown = line.and_then(|line| {
                 text.push_str(&line);
-                if text.len() < LOG_CHUNK_BYTES { Ok(()) } else { print(&std::mem::take(&mut text)) }
+                if text.len() < LOG_CHUNK_BYTES { Ok(()) } else { write(&std::mem::take(&mut text)) }
             });
         });
-        print(&text)?;
+        write(&text)?;
         shown?;
         read.map_err(archive_failure)?;
         let is_over = match wanted.and_then(|session| view.delegation(session)) {

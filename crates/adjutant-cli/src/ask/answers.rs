@@ -10,6 +10,8 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use adjutant_core::Event;
 use adjutant_view::sanitize;
 
+use crate::live;
+
 use super::{ASKING, Terminal};
 
 /// The question on the screen.
@@ -80,7 +82,7 @@ impl OpenPrompt {
         let Some(answer) = self.untold.take() else { return };
         if let Some(output) = &mut self.output {
             // A terminal that is gone is noticed by the thread that waits for input.
-            let _ = writeln!(output, "\n{}\n", sanitize::line(&answer));
+            let _ = writeln!(output, "\n{}\n", live::encoded(&sanitize::line(&answer)));
         }
         ASKING.store(false, Ordering::Relaxed);
     }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::sync::Mutex;
 
-use adjutant_view::{layout, sanitize};
+use adjutant_view::sanitize;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 
@@ -45,9 +45,9 @@ impl Terminal {
         shown.is_ok() && self.read_line().is_some_and(|answer| is_yes(&answer))
     }
 
-    /// Writes text as it is.
+    /// Writes text, as far as the terminal can show it.
     pub(crate) fn show(&self, text: &str) -> io::Result<()> {
-        (&self.output).write_all(text.as_bytes())
+        (&self.output).write_all(live::encoded(text).as_bytes())
     }
 
     /// Waits for a line; `None` at its end, when the terminal is gone, and at ctrl+d.
@@ -78,13 +78,7 @@ impl Terminal {
 
     /// Prints text that is safe already. Does not return if the terminal is gone.
     pub(super) fn print(&self, text: &str) {
-        let mut output = &self.output;
-        let written = if live::is_utf8_locale() {
-            write!(output, "{text}")
-        } else {
-            write!(output, "{}", layout::ascii(text))
-        };
-        if written.is_err() {
+        if self.show(text).is_err() {
             wait_forever();
         }
     }
