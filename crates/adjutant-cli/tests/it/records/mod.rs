@@ -5,6 +5,7 @@ mod cost_sums;
 mod errors;
 pub(crate) mod index;
 mod leftovers;
+mod log_follow;
 mod pager;
 mod pipes;
 mod terminals;
