@@ -1,13 +1,14 @@
 //! `cancel`, `wait` and `tell`: control a live run from any terminal.
 
 use std::path::Path;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use adjutant_core::{DelegationState, ErrorCode, Outcome, RunId, SessionId};
 use adjutant_engine::{Archive, CancelOutcome, ControlError, RunFiles, RunLiveness};
 use adjutant_view::{RunView, TimedEvent};
+use rustix::process::Signal as UnixSignal;
 use serde_json::json;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::args::{CancelRunArgs, TellAgentArgs, WaitForRunArgs};
 use crate::checks::read_stdin;
@@ -79,7 +80,15 @@ pub(crate) fn run_wait(
     let (files, session) =
         run_lookup::find_in_scope(archive, args.run.as_deref(), scope, WAIT, is_live)?;
     let target = ControlTarget::new(&files, session);
-    let ending = follow(&files, &target, args.timeout)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let ending = runtime.and_then(|runtime| {
+        runtime.block_on(async {
+            let mut continued = signal(SignalKind::from_raw(UnixSignal::CONT.as_raw()))?;
+            Ok(follow(&files, &target, args.timeout, &mut continued).await)
+        })
+    });
+    let ending =
+        ending.map_err(|error| Failure::new(Exit::Failed, format!("cannot wait: {error}")))??;
     let (exit, state) = match ending {
         WaitEnding::Ended(outcome) => (Exit::of(outcome), outcome.word()),
         WaitEnding::Interrupted => (Exit::Partial, "interrupted"),
@@ -120,10 +129,11 @@ enum WaitEnding {
 }
 
 /// Follows the files of a run until it ends, its process is gone, or the timeout passes.
-fn follow(
+async fn follow(
     files: &RunFiles,
     target: &ControlTarget,
     timeout: Option<Duration>,
+    continued: &mut Signal,
 ) -> Result<WaitEnding, Failure> {
     // A timeout beyond the range of `Instant` means no timeout.
     let until = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
@@ -154,7 +164,12 @@ fn follow(
             break WaitEnding::TimedOut;
         }
         live.redraw();
-        thread::sleep(left.map_or(LOOK, |left| left.min(LOOK)));
+        tokio::select! {
+            biased;
+            // The shell's lines must not be drawn over.
+            _ = continued.recv() => live.continue_below(),
+            () = tokio::time::sleep(left.map_or(LOOK, |left| left.min(LOOK))) => {}
+        }
     };
     live.close();
     Ok(ending)

@@ -7,7 +7,6 @@ use std::collections::BTreeSet;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::time::{Duration, Instant};
 
 use adjutant_core::schema::ReturnFormat;
 use adjutant_core::{Brief, ErrorCode, Event, Outcome, RunId, SessionId, Timestamp, Usd};
@@ -54,9 +53,6 @@ pub(crate) struct DisplayOptions {
 /// Few, because a thousand children must not mean a thousand stacks, and most calls take microseconds. A question to
 /// the person blocks one of them.
 const TOOL_THREADS: usize = 4;
-
-/// How often the live view is redrawn.
-const REDRAW: Duration = Duration::from_millis(250);
 
 /// Capacity of the control channel. Only signals send on it, so it never fills in practice.
 const ORDERS: usize = 8;
@@ -265,9 +261,8 @@ async fn wait_for_run(
     // Without a handler, SIGXFSZ kills the process; with one, the write fails with an error.
     let mut continued = signal(SignalKind::from_raw(Signal::CONT.as_raw()))?;
     let _too_long = signal(SignalKind::from_raw(Signal::XFSZ.as_raw()))?;
-    let mut redraw = tokio::time::interval(REDRAW);
+    let mut redraw = tokio::time::interval(live::LOOK);
     redraw.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut last_tick = Instant::now();
     let mut asked = false;
     loop {
         tokio::select! {
@@ -281,11 +276,7 @@ async fn wait_for_run(
             // The terminal is gone. An open question stays open, and `resume` asks it again.
             _ = hang_up.recv() => if is_asking() { exit_at_once() } else { cancel(&mut asked, orders, live) },
             // No `if` guard on this arm: `select!` evaluates guards once, before anything has started.
-            _ = redraw.tick() => {
-                // After a stop this tick comes before SIGCONT is seen, so a late one does not draw.
-                let is_late = std::mem::replace(&mut last_tick, Instant::now()).elapsed() > 2 * REDRAW;
-                if !is_late { live.borrow_mut().redraw() }
-            }
+            _ = redraw.tick() => live.borrow_mut().redraw(),
         }
     }
 }

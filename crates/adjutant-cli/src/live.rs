@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use adjutant_core::{Event, SessionId, Timestamp};
 use adjutant_view::progress::{ProgressFrame, line, slow_commit_text};
@@ -14,6 +14,16 @@ use crate::ask::{has_terminal_program, is_asking};
 use crate::notify::{NotifiedEvent, Notifier};
 use crate::output::{print_json_line, say};
 use crate::screen_region;
+
+/// The minimum time between two drawings: at most four per second, whoever asks for them.
+const REDRAW: Duration = Duration::from_millis(250);
+
+/// How often a caller asks for a drawing. More often than [`REDRAW`], so that a drawing is due soon after it may be made.
+pub(crate) const LOOK: Duration = Duration::from_millis(125);
+
+/// A caller that asks later than this was stopped. The shell may have printed lines meanwhile, so nothing is drawn over
+/// them before [`LiveView::continue_below`].
+const LATE: Duration = Duration::from_millis(500);
 
 /// The width if the terminal does not report one.
 const USUAL_WIDTH: usize = 80;
@@ -32,6 +42,10 @@ pub(crate) struct LiveView {
     is_changed: bool,
     /// The second of the run, width and height at the last drawing.
     drawn_at: (u64, usize, Option<usize>),
+    /// When it was drawn last.
+    drawn: Option<Instant>,
+    /// When a caller asked for a drawing last.
+    looked: Instant,
     notifier: Notifier,
     /// Sessions for which the line about saving work was printed.
     keeping: BTreeSet<SessionId>,
@@ -70,6 +84,8 @@ impl LiveView {
             is_utf8: is_utf8_locale(),
             is_changed: true,
             drawn_at: (0, 0, None),
+            drawn: None,
+            looked: Instant::now(),
             notifier: Notifier::default(),
             keeping: BTreeSet::new(),
             mode,
@@ -190,16 +206,18 @@ impl LiveView {
         if !self.is_changed && self.drawn_at == at && screen_region::is_drawn() {
             return;
         }
-        (self.is_changed, self.drawn_at) = (false, at);
+        (self.is_changed, self.drawn_at, self.drawn) = (false, at, Some(Instant::now()));
         let frame = ProgressFrame { width, height, now, palette: self.palette };
         screen_region::draw(&self.encoded(frame.render(&self.view)), width);
     }
 
-    /// Draws the tree over the previous one, and notifies the person if the run waits for an answer.
+    /// Draws the tree over the previous one if that is due, and notifies the person if the run waits for an answer.
     pub(crate) fn redraw(&mut self) {
+        let is_late = std::mem::replace(&mut self.looked, Instant::now()).elapsed() > LATE;
+        let is_due = !is_late && self.drawn.is_none_or(|at| at.elapsed() >= REDRAW);
         if self.mode == LiveMode::Lines {
             self.say_keeping();
-        } else if self.is_drawn() {
+        } else if is_due && self.is_drawn() {
             self.draw();
         }
         if self.mode != LiveMode::Quiet {
@@ -237,6 +255,9 @@ impl LiveView {
     /// Draws the last tree and leaves it on the screen. Returns whether there is one.
     pub(crate) fn finish(&mut self) -> bool {
         self.is_changed = true;
+        if self.is_drawn() {
+            self.draw();
+        }
         self.redraw();
         let is_drawn = screen_region::is_drawn();
         screen_region::leave();

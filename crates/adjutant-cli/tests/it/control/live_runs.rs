@@ -345,3 +345,42 @@ fn an_empty_message_to_an_ended_run_is_a_usage_error() {
         assert_eq!(out.code, 2, "{out}");
     }
 }
+
+#[test]
+fn wait_draws_at_most_four_times_per_second() {
+    // Twenty events per second for more than a second.
+    let note = |number: usize| {
+        format!(
+            "[[turn]]\ndelay_ms = 50\ntext = 'I take a note.'\n\
+             [[turn.call]]\ntool = 'Note'\nargs = {{ content = 'number {number}' }}\n"
+        )
+    };
+    let script = (0..30).map(note).collect::<String>() + "[[turn]]\ntext = 'Done.'\n";
+    let rig = Rig::with_script(&script);
+    let mut run = rig.delegating(&["-t", "busy=think"]).start();
+    run.wait_for("[busy] started");
+    let start = Instant::now();
+    let mut terminal = Terminal::start(&rig, 80, &[], &["wait"]);
+    assert_eq!(terminal.finish(), 0, "{}", terminal.screen());
+    let quarters = start.elapsed().as_millis() / 250;
+    let draws = terminal.raw.matches("\x1b[?2026h").count() as u128;
+    // The first one, the last one, and one per quarter of a second.
+    assert!(draws <= quarters + 2, "{draws} times in {quarters} quarters of a second");
+    assert!(draws > 1, "it was drawn meanwhile");
+    assert_eq!(run.finish().code, 0);
+}
+
+#[test]
+fn after_ctrl_z_and_fg_wait_draws_below_what_the_shell_printed() {
+    let rig = rig();
+    let mut run = hanging(&rig, &["slow"]);
+    let mut terminal = Terminal::start(&rig, 80, &[], &["wait"]);
+    terminal.wait_for("Delegate [1 subagent]");
+    terminal.signal(Signal::STOP).signal(Signal::CONT);
+    terminal.wait_until("second picture", |screen| {
+        screen.matches("Delegate [1 subagent]").count() == 2
+    });
+    run.signal(Signal::INT);
+    assert_eq!(run.finish().code, 130);
+    assert_eq!(terminal.finish(), 130);
+}

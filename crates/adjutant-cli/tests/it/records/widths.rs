@@ -3,7 +3,7 @@
 use std::fs;
 use std::sync::LazyLock;
 
-use adjutant_view::layout::width;
+use adjutant_view::layout::{width, wrap_lines};
 use regex::Regex;
 use serde_json::json;
 
@@ -48,7 +48,7 @@ fn printed(rig: &Rig, columns: u16, args: &[&str]) -> String {
     let mut terminal = Terminal::start(rig, columns, &env, args);
     let code = terminal.finish();
     assert_eq!(code, 0, "{args:?}: {}", terminal.raw);
-    let messages = rig.run(args).stderr;
+    let messages = wrap_lines(&rig.run(args).stderr, columns.into());
     let text = terminal.raw.replace("\r\n", "\n");
     let is_data = |line: &&str| !messages.lines().any(|message| message == *line);
     let text: String = text.lines().filter(is_data).map(|line| format!("{line}\n")).collect();
