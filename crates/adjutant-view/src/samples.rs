@@ -9,7 +9,8 @@ use crate::{Delegation, RunView};
 
 /// Returns a sample of each of these delegations that did its work, in the order of admission.
 ///
-/// Refused and cancelled ones say nothing about what a task consumes.
+/// Refused and cancelled ones say nothing about what a task consumes, and neither do estimates: a call that was cut off is
+/// counted at what was reserved for it, which is many times what such a call takes.
 #[must_use]
 pub fn sample_groups(view: &RunView, ended: &BTreeSet<SessionId>) -> Vec<SampleGroup> {
     let Some(policy) = view.policy() else { return Vec::new() };
@@ -21,6 +22,9 @@ pub fn sample_groups(view: &RunView, ended: &BTreeSet<SessionId>) -> Vec<SampleG
             )
         );
         let took = it.elapsed(it.ended?.at).filter(|_| worked && it.inclusive.calls > 0)?;
+        if it.inclusive.is_estimated() {
+            return None;
+        }
         let worker = it.worker.as_ref().map(|worker| worker.name.clone());
         let key = SampleKey { preset: policy.preset, model: it.model.clone()?, worker };
         let cost = Some(it.inclusive.usd).filter(|_| it.inclusive.unpriced_tokens == 0);

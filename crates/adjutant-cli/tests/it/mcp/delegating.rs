@@ -466,3 +466,13 @@ fn invalid_requests_are_refused_with_a_reason() {
         assert!(client.request(list, json!({}))["result"].is_object());
     }
 }
+
+#[test]
+fn a_run_of_a_client_counts_for_later_expectations() {
+    let rig = rig();
+    let mut client = Client::allowed(&rig, &[]);
+    let data = client.data("Delegate", task("a"));
+    assert_eq!(data["state"], "completed", "{data}");
+    let dry = rig.run(["delegate", "--dry-run", "--model", rig.model(), "-t", "b=Look around"]);
+    assert!(dry.stdout.contains("from only 1 earlier delegation"), "{dry}");
+}
