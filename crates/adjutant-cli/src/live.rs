@@ -86,7 +86,7 @@ impl LiveView {
             drawn_at: (0, 0, None),
             drawn: None,
             looked: Instant::now(),
-            notifier: Notifier::default(),
+            notifier: Notifier::new(true),
             keeping: BTreeSet::new(),
             mode,
         }
@@ -96,7 +96,8 @@ impl LiveView {
     pub(crate) fn watching() -> Self {
         let live = Self::new(false);
         let mode = if live.mode == LiveMode::Picture { LiveMode::Picture } else { LiveMode::Quiet };
-        Self { mode, ..live }
+        // The process of the run starts the program itself.
+        Self { mode, notifier: Notifier::new(false), ..live }
     }
 
     /// Shows nothing, because the terminal belongs to the person's program.
@@ -222,7 +223,7 @@ impl LiveView {
         }
         if self.mode != LiveMode::Quiet {
             let age = self.now();
-            self.notifier.tell_of_question(&self.view, age);
+            self.notifier.tell_of_questions(&self.view, age);
         }
     }
 

@@ -4,6 +4,7 @@
 //! name a program that is started as well. Short runs are not announced, and no failure here reaches the run.
 //! Start at [`Notifier::tell`].
 
+use std::collections::BTreeSet;
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -14,9 +15,11 @@ use adjutant_core::Timestamp;
 use adjutant_view::{RunView, layout};
 use rustix::process::{Pid, Signal, kill_process_group};
 
+use crate::live::is_dumb;
 use crate::settings::notify_command;
 
-/// Runs that are younger are not announced: the person still looks at the terminal.
+/// Nothing of a younger run is announced: the person still looks at the terminal. A question that is asked before is
+/// announced then, if it is still open.
 const LEAST_AGE: Duration = Duration::from_secs(10);
 
 /// How long the program may run after the run has ended.
@@ -38,27 +41,38 @@ pub(crate) enum NotifiedEvent {
 }
 
 /// Announces each question and the end of a run once.
-#[derive(Default)]
 pub(crate) struct Notifier {
-    had_question: bool,
+    /// The open questions that were announced.
+    announced: BTreeSet<String>,
+    /// Whether the program is started. That of a run is started by the process of the run only.
+    has_program: bool,
 }
 
 impl Notifier {
-    /// Announces a question when it is first seen.
-    pub(crate) fn tell_of_question(&mut self, view: &RunView, age: Timestamp) {
-        let has_question = view.has_question();
-        if has_question && !self.had_question {
-            self.tell(view, age, NotifiedEvent::Waiting);
-        }
-        self.had_question = has_question;
+    pub(crate) const fn new(has_program: bool) -> Self {
+        Self { announced: BTreeSet::new(), has_program }
     }
 
-    /// Announces an event of a run that is old enough, if standard error is a terminal.
-    pub(crate) fn tell(&self, view: &RunView, age: Timestamp, event: NotifiedEvent) {
-        let Some(run) = view.run() else { return };
-        if age.since(Timestamp::ZERO) < LEAST_AGE || !io::stderr().is_terminal() {
-            return;
+    /// Announces the questions that are new, as soon as the run is old enough.
+    pub(crate) fn tell_of_questions(&mut self, view: &RunView, age: Timestamp) {
+        if self.has_news(open_questions(view), age) {
+            self.tell(view, age, NotifiedEvent::Waiting);
         }
+    }
+
+    /// Returns whether one of the open questions must be announced, which it then counts as.
+    fn has_news(&mut self, open: BTreeSet<String>, age: Timestamp) -> bool {
+        if !is_old_enough(age) {
+            return false;
+        }
+        let has_news = !open.is_subset(&self.announced);
+        self.announced = open;
+        has_news
+    }
+
+    /// Announces an event of a run that is old enough.
+    pub(crate) fn tell(&self, view: &RunView, age: Timestamp, event: NotifiedEvent) {
+        let Some(run) = view.run().filter(|_| is_old_enough(age)) else { return };
         let outcome = view.outcome().map_or("", adjutant_core::Outcome::word);
         let goal = layout::fit(view.goal(), MESSAGE_COLUMNS / 2);
         let message = match event {
@@ -67,8 +81,13 @@ impl Notifier {
             NotifiedEvent::Ended => format!("{run} {outcome}: {goal}"),
         };
         let message = layout::cut(message.trim_end_matches(": "), MESSAGE_COLUMNS);
-        let signal = terminal_signal(&message, |name| std::env::var(name).unwrap_or_default());
-        let _ = io::stderr().lock().write_all(signal.as_bytes());
+        if io::stderr().is_terminal() && !is_dumb() {
+            let signal = terminal_signal(&message, |name| std::env::var(name).unwrap_or_default());
+            let _ = io::stderr().lock().write_all(signal.as_bytes());
+        }
+        if !self.has_program {
+            return;
+        }
         let facts = [
             ("ADJUTANT_RUN", run.to_string()),
             (
@@ -82,12 +101,25 @@ impl Notifier {
     }
 }
 
+fn is_old_enough(age: Timestamp) -> bool {
+    age.since(Timestamp::ZERO) >= LEAST_AGE
+}
+
+/// Returns what identifies each open question: the hash of a call, or the agent and the host.
+fn open_questions(view: &RunView) -> BTreeSet<String> {
+    if !view.has_question() {
+        return BTreeSet::new();
+    }
+    let calls = view.approvals().iter().map(|open| open.hash.clone());
+    let hosts = view.agents_with_host_question().flat_map(|agent| {
+        agent.hosts.iter().map(|(call, host)| format!("{} {call} {host}", agent.session))
+    });
+    calls.chain(hosts).collect()
+}
+
 /// Returns what a terminal is sent: the bell, or a notification, which terminals announce as they like.
 fn terminal_signal(message: &str, variable: impl Fn(&str) -> String) -> String {
     let (term, program) = (variable("TERM"), variable("TERM_PROGRAM"));
-    if term == "dumb" {
-        return String::new();
-    }
     let shows_messages = ["iTerm.app", "WezTerm", "ghostty"].contains(&program.as_str())
         || ["xterm-kitty", "xterm-ghostty", "foot"].contains(&term.as_str());
     // tmux passes the bell on, but not the notification.
@@ -133,13 +165,35 @@ pub(crate) fn finish() {
 
 #[cfg(test)]
 mod tests {
-    use super::terminal_signal;
+    use adjutant_core::Timestamp;
+
+    use super::{Notifier, terminal_signal};
+
+    #[test]
+    fn each_question_is_announced_once_from_the_tenth_second_of_the_run_on() {
+        let mut notifier = Notifier::new(true);
+        for (at, open, is_told) in [
+            (0, &["first"][..], false),
+            (9_999, &["first"], false),
+            (10_000, &["first"], true),
+            (10_250, &["first"], false),
+            (10_500, &["first", "second"], true),
+            (10_750, &["second"], false),
+            (11_000, &[], false),
+            (11_250, &["third"], true),
+            // Asked again after it was closed.
+            (11_500, &[], false),
+            (11_750, &["third"], true),
+        ] {
+            let open = open.iter().map(|it| (*it).to_owned()).collect();
+            assert_eq!(notifier.has_news(open, Timestamp::from_millis(at)), is_told, "at {at}");
+        }
+    }
 
     #[test]
     fn a_terminal_gets_what_it_supports() {
         let cases = [
-            (&[("TERM", "dumb")][..], ""),
-            (&[("TERM", "xterm-256color")], "\x07"),
+            (&[("TERM", "xterm-256color")][..], "\x07"),
             (&[("TERM", "xterm-kitty")], "\x1b]9;done\x1b\\\x07"),
             (&[("TERM_PROGRAM", "WezTerm")], "\x1b]9;done\x1b\\\x07"),
             (&[("TERM_PROGRAM", "WezTerm"), ("TMUX", "x")], "\x07"),

@@ -3,6 +3,7 @@
 //! Start at [`run_program`]. The loop waits for a key, a signal or the next look at the files. What the files say is drawn at most
 //! four times per second, and only when it changed; keys are drawn at once.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -67,8 +68,18 @@ pub fn run_program(setup: WatchSetup) -> io::Result<WatchEnd> {
     let reader = RunReader::new(setup.archive, setup.fold, setup.is_here);
     let (sender, printed) = channel();
     let commands = setup.commands;
-    let mut program =
-        WatchProgram { state, reader, commands, screen, terminal, signals, sender, printed };
+    let mut program = WatchProgram {
+        state,
+        reader,
+        commands,
+        screen,
+        terminal,
+        signals,
+        sender,
+        printed,
+        rung: BTreeSet::new(),
+        has_loaded: false,
+    };
     if let Some((run, session)) = setup.opened {
         program.open(run, session);
     }
@@ -94,6 +105,10 @@ struct WatchProgram {
     signals: TerminalSignals,
     sender: Sender<PrintedText>,
     printed: Receiver<PrintedText>,
+    /// The questions that the person was told of, by run and hash.
+    rung: BTreeSet<(RunId, String)>,
+    /// Whether the runs that were there at the start are read. What these ask does not ring.
+    has_loaded: bool,
 }
 
 impl WatchProgram {
@@ -108,6 +123,8 @@ impl WatchProgram {
         while self.reader.has_unread() && begun.elapsed() < LOOK {
             self.reader.read(&mut self.state);
         }
+        // What waited before is on the first screen.
+        self.note_questions();
         self.screen.draw(&self.state)?;
         let mut drawn = Instant::now();
         let mut is_changed = false;
@@ -130,7 +147,11 @@ impl WatchProgram {
                 }
                 is_changed = true;
             }
+            self.has_loaded |= !self.reader.has_unread();
             is_changed |= self.reader.read(&mut self.state);
+            if self.note_questions() && self.has_loaded {
+                self.screen.ring()?;
+            }
             while let Ok(printed) = self.printed.try_recv() {
                 self.state.take_text(&printed.args, &printed.text);
                 has_input = true;
@@ -142,6 +163,15 @@ impl WatchProgram {
                 (drawn, is_changed) = (Instant::now(), false);
             }
         }
+    }
+
+    /// Remembers the questions that wait. Returns whether one of them is new.
+    fn note_questions(&mut self) -> bool {
+        let waiting = self.state.inbox().into_iter().map(|row| (row.run, row.hash));
+        let waiting: BTreeSet<_> = waiting.collect();
+        let is_new = !waiting.is_subset(&self.rung);
+        self.rung = waiting;
+        is_new
     }
 
     fn shows_live_run(&self) -> bool {

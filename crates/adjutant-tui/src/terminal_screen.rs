@@ -70,6 +70,12 @@ impl TerminalScreen {
         self.enter()
     }
 
+    /// Rings the bell of the terminal.
+    pub(crate) fn ring(&mut self) -> io::Result<()> {
+        self.backend.write_all(b"\x07")?;
+        io::Write::flush(&mut self.backend)
+    }
+
     /// Draws the state. Only cells that changed are written.
     ///
     /// Ratatui's `Terminal` is not used: it asks the terminal for the cursor, and not every terminal answers.

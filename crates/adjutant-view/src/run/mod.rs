@@ -202,6 +202,11 @@ impl RunView {
         self.ended.is_none() && (!self.approvals.is_empty() || !self.asking_hosts.is_empty())
     }
 
+    /// Returns the delegations with a tool that waits until a person has allowed a host.
+    pub fn agents_with_host_question(&self) -> impl Iterator<Item = &Delegation> {
+        self.asking_hosts.iter().filter_map(|session| self.delegation(*session))
+    }
+
     /// Returns the place of a queued delegation among the queued children of its parent, from 1.
     #[must_use]
     pub fn queue_place(&self, of: &Delegation) -> Option<usize> {

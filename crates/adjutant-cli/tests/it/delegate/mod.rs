@@ -10,6 +10,7 @@ mod exits;
 mod flags;
 mod git_dirs;
 mod live;
+mod notifications;
 mod other_vocabulary;
 mod prompt;
 mod prompt_editor;

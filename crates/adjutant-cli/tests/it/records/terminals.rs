@@ -15,7 +15,7 @@ const VIEWS: [&[&str]; 9] = [
     &["tree"],
     &["cost"],
     &["result"],
-    &["transcript", "latest"],
+    &["transcript", "gut"],
 ];
 
 /// A run with a failed task, and texts that are not ASCII.
@@ -49,7 +49,7 @@ fn a_terminal_without_utf_8_gets_ascii_from_every_view() {
 #[test]
 fn a_message_is_ascii_on_a_terminal_without_utf_8() {
     let rig = rig();
-    let text = raw(&rig, 80, &[("LC_ALL", "C")], &["status", "böse"]);
+    let text = raw(&rig, 80, &[("LC_ALL", "C")], &["status", "nirgends-für-böse"]);
     assert!(text.contains("adjutant: ") && text.is_ascii(), "{text}");
 }
 
@@ -73,5 +73,4 @@ fn messages_are_wrapped_to_the_terminal() {
             assert!(width(line) <= columns.into(), "{columns}: {line:?} in\n{text}");
         }
     }
-    assert!(raw(&rig, 50, &[("PAGER", "")], &["status"]).contains("Disk space: "));
 }

@@ -114,6 +114,16 @@ impl Terminal {
         self
     }
 
+    /// Waits until `marker` was written, also if the screen does not show it.
+    pub(crate) fn wait_for_bytes(&mut self, marker: &str) -> &mut Self {
+        while !self.raw.contains(marker) {
+            let bytes = self.coming.recv_timeout(GUARD);
+            let bytes = bytes.unwrap_or_else(|_| panic!("no {marker:?} in {:?}", self.raw));
+            self.take(&bytes);
+        }
+        self
+    }
+
     /// Resizes the terminal; the kernel signals its command.
     pub(crate) fn resize(&mut self, columns: u16) -> &mut Self {
         let size = PtySize { rows: self.rows, cols: columns, pixel_width: 0, pixel_height: 0 };

@@ -50,10 +50,17 @@ fn a_live_run_of_another_process_is_selected_opened_and_one_agent_cancelled() {
 fn a_question_of_a_client_comes_first_and_is_approved_with_the_code_that_is_shown() {
     let rig = inbox::rig();
     let mut client = inbox::plain(&rig, &[]);
+    let mut terminal = watch(&rig, &[]);
+    terminal.wait_for("No runs yet.");
     let data = client.data("delegate_start", task("a"));
     let id = inbox::id(&data);
+    terminal.wait_for("1 waiting for you");
+    assert_eq!(terminal.raw.matches('\x07').count(), 1, "a new question rings");
+    terminal.types("q");
+    assert_eq!(terminal.finish(), 0);
     let mut terminal = watch(&rig, &[]);
     terminal.wait_for("1 waiting for you").wait_for("? tester asks: call 1 of run_");
+    assert!(!terminal.raw.contains('\x07'), "a question that was there before does not");
     terminal.types("\x1b[H").types("a").wait_for(&format!("Code that approves {id}"));
     assert_eq!(terminal.is_taken(), GIVEN_BACK);
     let screen = terminal.screen();
