@@ -13,7 +13,7 @@ Usage: adjutant-bench [--quick] [--json] [--filter NAME]
   --quick        small sizes and few rounds: a smoke test, its numbers mean little
   --json         the table as JSON
   --filter NAME  only the groups whose name contains NAME: core, whole process, wall, overview,
-                 HTTP, store, views, workspaces, stories, MCP, gateway
+                 HTTP, store, views, lists, workspaces, stories, MCP, gateway
 ";
 
 /// The hidden subcommand that starts and measures one other program (see `launch`).

@@ -109,3 +109,15 @@ pub(crate) fn say(text: &str) {
     // If standard error is closed, progress cannot be shown, which does not matter.
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{GROUPS, args};
+
+    #[test]
+    fn the_help_names_every_group() {
+        for (name, _) in GROUPS {
+            assert!(args::HELP.contains(&format!(" {name}")), "{name}");
+        }
+    }
+}
