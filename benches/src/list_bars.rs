@@ -6,6 +6,7 @@ use std::fs;
 use adjutant_core::ids::SUFFIX_LEN;
 use adjutant_core::{Event, Policy, Preset, RunId, Timestamp};
 use adjutant_store::{Durability, Journal, JournalPosition, MemoryDisk, RunLock, StateDir};
+use adjutant_tui::{OpenedRun, WatchedRecord};
 use adjutant_view::progress::ProgressFrame;
 use adjutant_view::{Palette, RunView, TimedEvent};
 use tempfile::TempDir;
@@ -38,6 +39,7 @@ pub(crate) fn measure(plan: &Plan) -> Result<Vec<Row>, Failure> {
     let mut rows = measure_live_runs(plan, &binary)?;
     rows.extend(measure_old_runs(plan, &binary)?);
     rows.push(measure_log(plan, &binary)?);
+    rows.push(measure_step_back(plan)?);
     rows.extend(measure_live_view(plan)?);
     Ok(rows)
 }
@@ -174,6 +176,34 @@ fn measure_log(plan: &Plan, binary: &Binary) -> Result<Row, Failure> {
         plan.rounds(ROUNDS, || Ok::<_, Failure>(fixture.run(binary, &["log"])?.wall_ms))?;
     Ok(Row::at_most(format!("log of {events} events"), spread, 300.0, MILLIS)
         .note("wall time; the journal is in the page cache"))
+}
+
+/// One step back in a long run, in `watch`.
+fn measure_step_back(plan: &Plan) -> Result<Row, Failure> {
+    let events = plan.pick(93_000, 5_000);
+    let mut records = Vec::new();
+    let mut sink = |at: Timestamp, event: &Event| {
+        records.push(WatchedRecord::lean(at, WALL_MS + at.as_millis(), event));
+        Ok(())
+    };
+    let mut driver = TreeDriver::begin(run_id(1), &unlimited_policy(Preset::Scout), &mut sink)?;
+    driver.delegate(events / 500)?;
+    driver.finish(124, 256)?;
+    drop(driver);
+    let count = records.len();
+    let mut run = OpenedRun::new(run_id(1), None);
+    run.extend(records);
+    // A step takes longest just before an earlier state that was kept, so many places are measured.
+    let places = plan.pick(40, 4);
+    let mut place = count;
+    let mut steps = Vec::new();
+    for _ in 0..places {
+        place -= count / places / 2;
+        run.show_event(place);
+        steps.push(cpu_micros(|| run.step(-1)) / 1e3);
+    }
+    Ok(Row::at_most(format!("one step back in {count} events"), Spread::of(steps), 50.0, MILLIS)
+        .note("CPU of `watch` without drawing; at places in the second half"))
 }
 
 /// One redraw of the live view, and one second of it with all events of that second.

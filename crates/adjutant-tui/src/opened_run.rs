@@ -4,6 +4,8 @@
 //! again. Start at [`OpenedRun::extend`] and [`OpenedRun::show_event`]. Invariant: the view and the timeline include
 //! exactly the first `folded` records.
 
+use std::collections::BTreeMap;
+
 use adjutant_core::{Event, RunId, SessionId, Timestamp};
 use adjutant_view::status::{ContentRetention, ObservedRun};
 use adjutant_view::timeline::Timeline;
@@ -36,6 +38,47 @@ impl WatchedRecord {
     }
 }
 
+/// States of the run after every so many records, from which going back is folded.
+///
+/// They are few, because each holds the whole tree: when there are too many, every second one is dropped.
+#[derive(Clone, Debug)]
+struct EarlierStates {
+    states: BTreeMap<usize, (RunView, Timeline)>,
+    /// The number of records between two states.
+    every: usize,
+}
+
+/// The most states that are kept.
+const MAX_STATES: usize = 16;
+
+impl Default for EarlierStates {
+    fn default() -> Self {
+        Self { states: BTreeMap::new(), every: 256 }
+    }
+}
+
+impl EarlierStates {
+    /// Keeps the state after `count` records, if it is one of those to keep.
+    fn keep(&mut self, count: usize, view: &RunView, timeline: &Timeline) {
+        if !count.is_multiple_of(self.every) || self.states.contains_key(&count) {
+            return;
+        }
+        self.states.insert(count, (view.clone(), timeline.clone()));
+        if self.states.len() > MAX_STATES {
+            self.every *= 2;
+            self.states.retain(|count, _| count.is_multiple_of(self.every));
+        }
+    }
+
+    /// Returns the last state of at most `count` records, with their number.
+    fn before(&self, count: usize) -> (usize, RunView, Timeline) {
+        match self.states.range(..=count).next_back() {
+            Some((count, (view, timeline))) => (*count, view.clone(), timeline.clone()),
+            None => (0, RunView::light(), Timeline::default()),
+        }
+    }
+}
+
 /// The run that is shown.
 #[derive(Clone, Debug)]
 pub struct OpenedRun {
@@ -55,6 +98,8 @@ pub struct OpenedRun {
     folded: usize,
     view: RunView,
     timeline: Timeline,
+    /// Earlier states, by the number of their records.
+    earlier: EarlierStates,
     /// Whether the calls that were running when its process died are settled.
     is_closed: bool,
     /// How many records are shown; `None` for all.
@@ -76,6 +121,7 @@ impl OpenedRun {
             folded: 0,
             view: RunView::light(),
             timeline: Timeline::default(),
+            earlier: EarlierStates::default(),
             is_closed: false,
             shown: None,
         }
@@ -93,20 +139,21 @@ impl OpenedRun {
         self.fold();
     }
 
-    /// Folds the records up to the shown one. Going back starts at the first record again.
+    /// Folds the records up to the shown one. Going back starts at the nearest earlier state that was kept.
     fn fold(&mut self) {
         let until = self.shown.unwrap_or(self.records.len());
         let goes_back = until < self.folded || (self.is_closed && until > self.folded);
         let is_dead = self.shown.is_none() && self.liveness == ProcessLiveness::Dead;
         if goes_back || (self.is_closed && !is_dead) {
-            (self.view, self.timeline) = (RunView::light(), Timeline::default());
-            (self.folded, self.is_closed) = (0, false);
+            (self.folded, self.view, self.timeline) = self.earlier.before(until);
+            self.is_closed = false;
         }
         for record in &self.records[self.folded..until] {
             self.view.apply(record.timed());
             self.timeline.apply(&self.view, &record.timed());
+            self.folded += 1;
+            self.earlier.keep(self.folded, &self.view, &self.timeline);
         }
-        self.folded = until;
         if is_dead && !self.is_closed {
             self.view.close_open_calls();
             self.is_closed = true;

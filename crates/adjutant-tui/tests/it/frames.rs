@@ -1,7 +1,7 @@
 //! Frames at several sizes.
 
 use adjutant_core::{Event, Grant, SessionId};
-use adjutant_tui::WatchState;
+use adjutant_tui::{OpenedRun, WatchState, WatchedRecord};
 use adjutant_view::ProcessLiveness::{Alive, Dead};
 use adjutant_view::layout::width;
 use ratatui_crossterm::crossterm::event::KeyCode;
@@ -87,6 +87,39 @@ fn going_back_and_forth_ends_in_the_same_frame() {
     assert_eq!(state.opened.as_ref().unwrap().position().0, 1, "the first event stays");
     typed(&mut state, &vec![KeyCode::Right; all]);
     assert_eq!(drawn(&mut state, 100, 30), newest);
+}
+
+/// Going back starts at an earlier state that was kept, which must not show.
+#[test]
+fn any_event_of_a_long_run_looks_as_it_did_when_it_was_the_newest() {
+    let mut h = History::new();
+    let agents = h.call([("one", "x"), ("two", "x")]);
+    for number in 0..1_500 {
+        let agent = agents[number % 2];
+        if number < 2 {
+            h.start(agent);
+        }
+        h.wait(10);
+        h.note(agent, &format!("note {number}"));
+        h.reply(agent, "said", vec![], crate::history::tokens(100, 1));
+    }
+    let all = h.records.len();
+    assert!(all > 4_096, "the distance of the kept states has doubled: {all}");
+    let mut state = empty();
+    state.open(opened(&h, Dead));
+    let run = state.opened.as_mut().unwrap();
+    for place in [all - 1, 1, 255, 256, 257, 4_095, 4_097, 700, 2_048, 3, all - 2] {
+        run.show_event(place);
+        let mut newest = OpenedRun::new(crate::history::run_id(), None);
+        let first = h.entries().take(place);
+        newest.extend(first.map(|it| WatchedRecord::lean(it.at, it.wall_ms, it.event)));
+        assert_eq!(run.position().0, place);
+        assert_eq!(format!("{:?}", run.view()), format!("{:?}", newest.view()), "at {place}");
+        assert_eq!(format!("{:?}", run.timeline()), format!("{:?}", newest.timeline()));
+    }
+    run.show_newest();
+    let newest = opened(&h, Dead);
+    assert_eq!(format!("{:?}", run.view()), format!("{:?}", newest.view()));
 }
 
 #[test]
