@@ -217,10 +217,15 @@ impl Transcript {
         let worker = self.worker.as_ref().map(|name| format!(" ({})", fit(name, 32)));
         let (agent, worker) = (fit(&self.agent, 32), worker.unwrap_or_default());
         let _ = writeln!(text, "{agent}{worker}, {}", fit(model, 60));
-        let never = || "never".to_owned();
-        let began = self.started_at.clone().unwrap_or_else(never);
-        let ended = self.ended_at.clone().unwrap_or_else(never);
-        let _ = writeln!(text, "began {began}, ended {ended}");
+        let began = match &self.started_at {
+            Some(began) => format!("began {began}"),
+            None => "never began".to_owned(),
+        };
+        let _ = match &self.ended_at {
+            Some(ended) => writeln!(text, "{began}, ended {ended}"),
+            None if self.started_at.is_some() => writeln!(text, "{began}, has not ended"),
+            None => writeln!(text, "has not begun"),
+        };
         for (place, message) in self.messages.iter().enumerate() {
             if let Ok(number) = self.continued_at.binary_search(&place) {
                 let _ = writeln!(text, "\n── continuation {} ──", number + 1);

@@ -193,7 +193,7 @@ fn after_a_kill_every_view_works_from_the_files_and_says_interrupted() {
     insta::assert_snapshot!(rig.run(["transcript", slow]), @"
         [slow] sess_0000000000_aaaaaa interrupted
         scout, script:../script.toml
-        began 2000-01-01T00:00:00Z, ended never
+        began 2000-01-01T00:00:00Z, has not ended
 
         ── user ──
           think
