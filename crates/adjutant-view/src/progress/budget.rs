@@ -3,9 +3,10 @@
 //! A `BudgetThreshold` is one threshold that the spending has reached.
 
 use adjutant_core::budget::Settlement;
+use adjutant_core::numbers::format_rounded;
 use adjutant_core::{Event, Usd};
 
-use crate::run::RunView;
+use crate::run::{Delegation, RunView};
 
 /// The reported thresholds in percent, lowest first.
 const THRESHOLDS: [u64; 3] = [50, 80, 100];
@@ -50,6 +51,15 @@ pub(crate) fn spent_percentage(view: &RunView) -> Option<String> {
     let mark = if has_reached(now, limit, THRESHOLDS[0]) { "⚠ " } else { "" };
     let percent = u128::from(now.as_pico()) * 100 / u128::from(limit.as_pico());
     (percent > 0).then(|| format!("{mark}{percent} % of the {limit} budget"))
+}
+
+/// Returns how much of its own budget a delegation and what is below it have spent: `12 % of 500k`.
+///
+/// Only tokens are budgeted per delegation, and most use less than a percent of the usual budget.
+pub(super) fn own_budget_share(view: &RunView, delegation: &Delegation) -> Option<String> {
+    let cap = view.policy()?.budget_tokens.filter(|cap| *cap > 0)?;
+    let percent = u128::from(delegation.inclusive.usage.total()) * 100 / u128::from(cap);
+    (percent > 0).then(|| format!("{percent} % of {}", format_rounded(cap)))
 }
 
 fn limit(view: &RunView) -> Option<Usd> {

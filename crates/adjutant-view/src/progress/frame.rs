@@ -5,7 +5,7 @@
 
 use adjutant_core::{DelegationState, Outcome, Timestamp};
 
-use super::budget::spent_percentage;
+use super::budget::{own_budget_share, spent_percentage};
 use super::words::{doing_text, total, usage_of};
 use crate::layout::{bracketed, cut, pad_right, width};
 use crate::palette::{Palette, TextStyle};
@@ -121,9 +121,9 @@ impl ProgressFrame {
         let delegation = row.delegation;
         let start = pad_right(&format!("  {}{label}", " ".repeat(row.indent)), column + 2);
         let state = mark(&delegation.state);
-        let mut tail = self.tail(delegation);
+        let mut tail = self.tail(view, delegation);
         let taken = |tail: &str| width(&start) + 2 + width(state) + 1 + width(tail);
-        // What the subagent is doing needs some space; cost, time and tokens are dropped in this order.
+        // What the subagent is doing needs some space; budget, cost, time and tokens are dropped in this order.
         while !tail.is_empty() && taken(&tail.join(" ")) + 1 + LEAST_DOING > self.width {
             tail.pop();
         }
@@ -141,8 +141,8 @@ impl ProgressFrame {
         format!("{start}  {painted}{space}{tail}").trim_end().to_owned()
     }
 
-    /// Returns tokens, time and cost, the most important first.
-    fn tail(&self, delegation: &Delegation) -> Vec<String> {
+    /// Returns tokens, time, cost and the share of its own budget, the most important first.
+    fn tail(&self, view: &RunView, delegation: &Delegation) -> Vec<String> {
         let mut parts = Vec::new();
         if delegation.own.calls > 0 {
             parts.push(usage_of(&delegation.own));
@@ -153,6 +153,7 @@ impl ProgressFrame {
         if delegation.own.calls > 0 {
             parts.push(delegation.own.money());
         }
+        parts.extend(own_budget_share(view, delegation));
         parts
     }
 }

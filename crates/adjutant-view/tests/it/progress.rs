@@ -31,11 +31,11 @@ fn lines(h: &History) -> String {
 #[test]
 fn requirement_52_a_frame_has_a_line_for_each_subagent() {
     let (h, _) = three();
-    insta::assert_snapshot!(frame(&h, 100), @r"
+    insta::assert_snapshot!(frame(&h, 100), @"
     Delegate [3 subagents]
       [security]     ✓ complete (in=45k out=2.1k) 1.5s $0.1665
       [correctness]  → Read src/lib.rs (in=23k out=890) 1m 10s $0.0824
-      [refactor]     ⚠ partial: context exhausted (in=193k out=12k) 1m 10s $0.7612
+      [refactor]     ⚠ partial: context exhausted (in=193k out=12k) 1m 10s $0.7612 4 % of 5.0M
       3 subagents: 1 running, 1 complete, 1 partial · in=261k out=15k · $1.0101 · 1m 10s · 20 % of the …
     ");
 }
@@ -145,6 +145,24 @@ fn a_pause_of_the_provider_is_shown_until_the_next_byte() {
     insta::assert_snapshot!(row(&h), @"  [held]  → waiting 12s: anthropic⟨U+001B⟩[31m asked for a pause 0.0s");
     h.push(Event::Progressed { session: held, bytes: 1 });
     insta::assert_snapshot!(row(&h), @"  [held]  → writing 0.0s");
+}
+
+#[test]
+fn a_row_has_the_share_of_the_agents_own_budget_that_is_spent() {
+    let (mut h, _) = three();
+    if let Event::RunStarted { policy, .. } = &mut h.records[0].1 {
+        policy.budget_tokens = Some(400_000);
+    }
+    insta::assert_snapshot!(frame(&h, 100), @"
+    Delegate [3 subagents]
+      [security]     ✓ complete (in=45k out=2.1k) 1.5s $0.1665 11 % of 400k
+      [correctness]  → Read src/lib.rs (in=23k out=890) 1m 10s $0.0824 5 % of 400k
+      [refactor]     ⚠ partial: context exhausted (in=193k out=12k) 1m 10s $0.7612 51 % of 400k
+      3 subagents: 1 running, 1 complete, 1 partial · in=261k out=15k · $1.0101 · 1m 10s · 20 % of the …
+    ");
+    // On a narrow terminal it goes first.
+    assert!(!frame(&h, 50).contains(" of 400k"), "{}", frame(&h, 50));
+    assert!(frame(&h, 70).lines().all(|line| width(line) <= 70));
 }
 
 #[test]
@@ -291,9 +309,9 @@ fn the_budget_warning_appears_once_per_threshold() {
     ⚠ 80 % of the budget of $1.00 is spent: $0.84
     ⚠ 100 % of the budget of $1.00 is spent: $1.02
     ");
-    insta::assert_snapshot!(frame(&h, 100), @r"
+    insta::assert_snapshot!(frame(&h, 100), @"
     Delegate [1 subagent]
-      [one]  → thinking (in=350k out=0) 0.0s $1.05
+      [one]  → thinking (in=350k out=0) 0.0s $1.05 7 % of 5.0M
       1 subagent: 1 running · in=350k out=0 · $1.05 · 0.0s · ⚠ 105 % of the $1.00 budget
     ");
     let mut h = History::new();
