@@ -119,7 +119,7 @@ fn act(cli: Cli) -> Result<ExitCode, Failure> {
         CliCommand::Update => update::run_update(json),
         CliCommand::Status(args) => records::run_status(&archive()?, &args, json),
         CliCommand::Tree(run) => records::run_tree(&archive()?, &run, json),
-        CliCommand::Watch(args) => watch::run_watch(&archive()?, &args.run, json),
+        CliCommand::Watch(args) => watch::run_watch(&archive()?, &args, json),
         CliCommand::Result(args) => records::run_result(&archive()?, &args, json),
         CliCommand::Transcript(run) => records::run_transcript(&archive()?, &run, json),
         CliCommand::Cost(args) => cost::run_cost(&archive()?, &args, json),

@@ -12,7 +12,7 @@ use adjutant_view::progress::line;
 use adjutant_view::{Palette, ProcessLiveness, RunView, TimedEvent, events, sanitize, tree};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::args::RunArg;
+use crate::args::WatchRunArgs;
 use crate::exit::{Exit, Failure};
 use crate::full_screen::{has_full_screen, run_full_screen};
 use crate::output::{has_no_reader, print, print_json_line, say};
@@ -32,11 +32,16 @@ enum WatchMode {
 }
 
 /// Runs `adjutant watch`. The exit code is that of the run, if one was named or the output is not a terminal.
-pub(crate) fn run_watch(archive: &Archive, run: &RunArg, as_json: bool) -> Result<Exit, Failure> {
+pub(crate) fn run_watch(
+    archive: &Archive,
+    args: &WatchRunArgs,
+    as_json: bool,
+) -> Result<Exit, Failure> {
+    let named = args.run.as_deref();
     if !as_json && has_full_screen() {
-        return run_full_screen(archive, run.run.as_deref());
+        return run_full_screen(archive, named);
     }
-    let (files, session) = run_lookup::find_to_show(archive, run.run.as_deref(), |_| true)?;
+    let (files, session) = run_lookup::find_to_show(archive, named, |_| true)?;
     let mode = if as_json { WatchMode::Events } else { WatchMode::Lines };
     let session = session.filter(|session| *session != files.id().root_session());
     let mut watch = WatchSession::begin(files, session, mode)?;

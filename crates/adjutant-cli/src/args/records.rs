@@ -157,9 +157,10 @@ A run whose process has died is `interrupted` and is listed with the command tha
 #[derive(Debug, Args)]
 #[command(after_help = watch_help())]
 pub(crate) struct WatchRunArgs {
-    /// The run or session.
-    #[command(flatten)]
-    pub(crate) run: RunArg,
+    /// The run or session: an id or its beginning, or a label or '#N' of the latest run [default: the list of all runs;
+    /// without a terminal, the latest run in this directory].
+    #[arg(value_name = NAME)]
+    pub(crate) run: Option<String>,
 }
 
 fn watch_help() -> String {

@@ -66,6 +66,16 @@ fn watch_shows_one_session_until_its_end() {
 }
 
 #[test]
+fn the_help_of_watch_says_that_it_opens_a_list() {
+    let help = rig().run(["watch", "--help"]).stdout;
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        help.contains("[default: the list of all runs; without a terminal, the latest"),
+        "{help}"
+    );
+}
+
+#[test]
 fn watch_without_runs_reports_that_there_are_none() {
     let out = Rig::new().run(["watch"]);
     insta::assert_snapshot!(out, @"
