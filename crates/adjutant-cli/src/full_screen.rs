@@ -8,7 +8,7 @@ use adjutant_tui::{CommandStarter, WatchEnd, WatchSetup, run_program};
 use adjutant_view::progress::total;
 
 use crate::exit::{Exit, Failure};
-use crate::hints::program;
+use crate::hints::{has_typed_home, program};
 use crate::live::{is_dumb, is_utf8_locale};
 use crate::output::say;
 use crate::records::{colours, fold_numbers, liveness, now, numbers, observe_run};
@@ -48,6 +48,7 @@ fn setup(
 ) -> Result<WatchSetup, Failure> {
     let failed = |error| Failure::new(Exit::Failed, format!("cannot watch: {error}"));
     let home = absolute(archive.path()).map_err(failed)?;
+    let is_typed = has_typed_home();
     let tree = absolute(Path::new(".")).ok().map(|folder| ProjectTree::around(&folder));
     Ok(WatchSetup {
         archive: archive.clone(),
@@ -55,7 +56,9 @@ fn setup(
         is_here: Box::new(move |folder| tree.as_ref().is_some_and(|tree| tree.has(folder))),
         commands: CommandStarter {
             program: std::env::current_exe().map_err(failed)?,
-            options: vec!["--home".into(), home.into()],
+            // A typed option is repeated in the commands that are recommended, a variable is not.
+            options: if is_typed { vec!["--home".into(), home.clone().into()] } else { Vec::new() },
+            environment: vec![("ADJUTANT_HOME".into(), home.into())],
         },
         palette: colours(),
         is_utf8: is_utf8_locale(),

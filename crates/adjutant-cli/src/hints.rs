@@ -50,6 +50,11 @@ pub(crate) fn root() -> &'static str {
     ROOT.get().map_or("", String::as_str)
 }
 
+/// Returns whether `--home` was typed.
+pub(crate) fn has_typed_home() -> bool {
+    PROGRAM.get().is_some()
+}
+
 /// Completes the commands in backticks in a text.
 pub(crate) fn completed(text: &str) -> String {
     let mut parts = text.split("`adjutant ");
