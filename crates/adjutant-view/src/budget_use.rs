@@ -28,6 +28,8 @@ pub struct BudgetUse {
     pub spent: u64,
     /// What running model calls may take at most.
     pub reserved: u64,
+    /// Whether some of what is spent is estimated.
+    pub is_estimated: bool,
 }
 
 impl BudgetUse {
@@ -44,6 +46,13 @@ impl BudgetUse {
             BudgetUnit::Usd => Usd::from_pico(amount).to_string(),
             BudgetUnit::Tokens => format_rounded(amount),
         }
+    }
+
+    /// Returns what is spent as text, with `~` if it is partly estimated.
+    #[must_use]
+    pub fn spent_text(&self) -> String {
+        let about = if self.is_estimated { "~" } else { "" };
+        format!("{about}{}", self.text(self.spent))
     }
 
     /// Returns the columns of a bar for what is spent, reserved and free. What is not zero has at least one column,
@@ -87,12 +96,14 @@ fn uses(
         cap: cap.as_pico(),
         spent: spent.usd.as_pico(),
         reserved: reserved.usd.as_pico(),
+        is_estimated: spent.is_estimated(),
     });
     let tokens = tokens.map(|cap| BudgetUse {
         unit: BudgetUnit::Tokens,
         cap,
         spent: spent.usage.total(),
         reserved: reserved.tokens,
+        is_estimated: spent.is_estimated(),
     });
     usd.into_iter().chain(tokens).collect()
 }

@@ -73,8 +73,8 @@ fn budget_row(budget: &BudgetUse, wide: usize) -> Vec<StyledText> {
         BudgetUnit::Usd => "money",
         BudgetUnit::Tokens => "tokens",
     };
-    let [spent, reserved, free] =
-        [budget.spent, budget.reserved, budget.free()].map(|amount| budget.text(amount));
+    let [reserved, free] = [budget.reserved, budget.free()].map(|amount| budget.text(amount));
+    let spent = budget.spent_text();
     let words = if wide < WIDE_FROM {
         format!(" {spent} + {reserved} reserved, {free} free")
     } else {

@@ -118,8 +118,13 @@ fn a_budget_is_divided_into_what_is_spent_reserved_and_free() {
 
 #[test]
 fn the_parts_of_a_bar_fill_it_and_a_small_part_is_visible() {
-    let budget =
-        |cap, spent, reserved| BudgetUse { unit: BudgetUnit::Tokens, cap, spent, reserved };
+    let budget = |cap, spent, reserved| BudgetUse {
+        unit: BudgetUnit::Tokens,
+        cap,
+        spent,
+        reserved,
+        is_estimated: false,
+    };
     for (budget, wide, columns) in [
         (budget(100, 50, 25), 20, [10, 5, 5]),
         (budget(1_000_000, 1, 1), 20, [1, 1, 18]),
