@@ -23,8 +23,8 @@ pub enum WatchScreen {
 /// What is drawn over the screen and takes the next keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum WatchOverlay {
-    /// The keys.
-    Help,
+    /// The keys, from this row on.
+    Help(usize),
     /// A command that runs after a yes.
     Confirm(CommandLine),
     /// The filter is typed.

@@ -9,6 +9,7 @@ use ratatui_crossterm::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyMo
 
 use crate::key_bindings::{KeyCommand, command_of};
 use crate::opened_run::OpenedRun;
+use crate::render::last_top;
 use crate::run_list::{ListKey, ListRow};
 use crate::state::{WatchOverlay, WatchScreen, WatchState};
 use crate::text_pane::TextPane;
@@ -37,6 +38,8 @@ pub struct CommandLine {
     pub input: CommandInput,
     /// The run it is about.
     pub run: RunId,
+    /// A short name of what it is about, for a question on a narrow terminal.
+    pub target: String,
 }
 
 /// What a person types for a command on the normal screen.
@@ -62,7 +65,10 @@ pub fn update(state: &mut WatchState, key: KeyEvent) -> Vec<WatchAction> {
         return control.into_iter().find(pressed).map(|(_, action)| action).into_iter().collect();
     }
     match state.overlay.take() {
-        Some(WatchOverlay::Help) => Vec::new(),
+        Some(WatchOverlay::Help(top)) => {
+            scroll_help(state, top, key.code);
+            Vec::new()
+        }
         Some(WatchOverlay::Confirm(command)) if key.code == KeyCode::Char('y') => {
             vec![WatchAction::Run(command)]
         }
@@ -71,8 +77,34 @@ pub fn update(state: &mut WatchState, key: KeyEvent) -> Vec<WatchAction> {
             edit_filter(state, key.code);
             Vec::new()
         }
-        None => command_of(key.code, state.screen).map_or_else(Vec::new, |it| act(state, it)),
+        None => match command_of(key.code, state.screen) {
+            Some(command) => act(state, command),
+            None => {
+                state.message = Some("no such key; ? lists them".to_owned());
+                Vec::new()
+            }
+        },
     }
+}
+
+/// Scrolls the keys; any other key closes them.
+fn scroll_help(state: &mut WatchState, top: usize, code: KeyCode) {
+    let by = match command_of(code, WatchScreen::List) {
+        Some(KeyCommand::Up) => -1,
+        Some(KeyCommand::Down) => 1,
+        Some(KeyCommand::PageUp) => -page(state),
+        Some(KeyCommand::PageDown) => page(state),
+        Some(KeyCommand::First) => isize::MIN,
+        Some(KeyCommand::Last) => isize::MAX,
+        Some(_) | None => return,
+    };
+    let last = last_top(state);
+    state.overlay = Some(WatchOverlay::Help(top.saturating_add_signed(by).min(last)));
+}
+
+/// Returns the rows of a page.
+fn page(state: &WatchState) -> isize {
+    isize::try_from(state.size.1.saturating_sub(4).max(1)).unwrap_or(1)
 }
 
 fn edit_filter(state: &mut WatchState, code: KeyCode) {
@@ -96,10 +128,10 @@ fn edit_filter(state: &mut WatchState, code: KeyCode) {
 }
 
 fn act(state: &mut WatchState, command: KeyCommand) -> Vec<WatchAction> {
-    let page = isize::try_from(state.size.1.saturating_sub(4).max(1)).unwrap_or(1);
+    let page = page(state);
     match command {
         KeyCommand::Quit => return vec![WatchAction::Quit],
-        KeyCommand::Help => state.overlay = Some(WatchOverlay::Help),
+        KeyCommand::Help => state.overlay = Some(WatchOverlay::Help(0)),
         KeyCommand::Filter => state.overlay = Some(WatchOverlay::Filter),
         KeyCommand::Back => go_back(state),
         KeyCommand::Up => go(state, -1),
@@ -121,7 +153,8 @@ fn act(state: &mut WatchState, command: KeyCommand) -> Vec<WatchAction> {
             let Some(target) = CommandTarget::of(state) else { return no_target(state) };
             let args = vec!["tell".to_owned(), target.session(), "-".to_owned()];
             let input = CommandInput::Message;
-            return vec![WatchAction::Run(CommandLine { args, input, run: target.run })];
+            let (run, target) = (target.run, target.short_name());
+            return vec![WatchAction::Run(CommandLine { args, input, run, target })];
         }
         KeyCommand::Cancel => return confirm(state, "cancel"),
         KeyCommand::Merge => return confirm(state, "merge"),
@@ -165,6 +198,15 @@ impl CommandTarget {
         self.agent.map_or_else(|| self.run.to_string(), |agent| agent.to_string())
     }
 
+    /// Returns the label of the agent, or the end of the run's id, by which lists name it.
+    fn short_name(&self) -> String {
+        if self.agent.is_some() {
+            return self.name.clone();
+        }
+        let id = self.run.to_string();
+        id.rsplit('_').next().unwrap_or(&id).to_owned()
+    }
+
     /// Returns the id of the agent; that of the root for a run.
     fn session(&self) -> String {
         self.agent.unwrap_or_else(|| self.run.root_session()).to_string()
@@ -185,7 +227,8 @@ fn open_selected(state: &mut WatchState) -> Vec<WatchAction> {
 fn confirm(state: &mut WatchState, verb: &str) -> Vec<WatchAction> {
     let Some(target) = CommandTarget::of(state) else { return no_target(state) };
     let args = vec![verb.to_owned(), target.id()];
-    let command = CommandLine { args, input: CommandInput::Nothing, run: target.run };
+    let (run, target) = (target.run, target.short_name());
+    let command = CommandLine { args, input: CommandInput::Nothing, run, target };
     state.overlay = Some(WatchOverlay::Confirm(command));
     Vec::new()
 }
@@ -223,7 +266,8 @@ fn approve(state: &mut WatchState) -> Vec<WatchAction> {
         return Vec::new();
     };
     let args = vec!["approve".to_owned(), id.clone()];
-    vec![WatchAction::Run(CommandLine { args, input: CommandInput::Code(id), run: row.run })]
+    let (target, input) = (id.clone(), CommandInput::Code(id));
+    vec![WatchAction::Run(CommandLine { args, input, run: row.run, target })]
 }
 
 fn go_back(state: &mut WatchState) {

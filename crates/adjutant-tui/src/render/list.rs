@@ -43,6 +43,10 @@ pub(super) fn draw(state: &WatchState, mut area: Rect, painter: &mut Painter<'_>
     let selected = state.selected_key();
     let place = rows.iter().position(|row| row.key().is_some() && row.key() == selected);
     let first = first_row(place.unwrap_or(0), rows.len(), area.height.into());
+    let has_run = rows.iter().any(|row| matches!(row, ListRow::Run(_)));
+    if !has_run && !state.list_filter.is_empty() {
+        painter.text(area, rows.len(), "  no run matches the filter", Some(TextStyle::Quiet));
+    }
     for (line, row) in rows.iter().skip(first).take(area.height.into()).enumerate() {
         let is_selected = place == Some(first + line);
         let mark = if is_selected { "> " } else { "  " };

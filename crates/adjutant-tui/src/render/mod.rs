@@ -7,6 +7,8 @@ mod list;
 mod run;
 mod text;
 
+pub(crate) use help::last_top;
+
 use adjutant_view::layout;
 use adjutant_view::palette::TextStyle;
 use ratatui_core::buffer::Buffer;
@@ -22,7 +24,7 @@ pub fn render(state: &WatchState, area: Rect, buffer: &mut Buffer) {
     let mut painter = Painter::new(buffer, state.palette);
     let body = Rect { height: area.height.saturating_sub(1), ..area };
     match (state.screen, &state.overlay) {
-        (_, Some(WatchOverlay::Help)) => help::draw(state, body, &mut painter),
+        (_, Some(WatchOverlay::Help(top))) => help::draw(state, *top, body, &mut painter),
         (WatchScreen::List, _) => list::draw(state, body, &mut painter),
         (WatchScreen::Run, _) => run::draw(state, body, &mut painter),
         (WatchScreen::Text, _) => text::draw(state, body, &mut painter),
@@ -46,7 +48,9 @@ fn bottom_line(state: &WatchState, wide: usize) -> Vec<StyledText> {
             let text = format!("Run `{typed}`? y runs it, any other key goes back");
             // On a narrow terminal the keys are more important than the whole id.
             let text = if layout::width(&text) > wide {
-                format!("{}? y/n", command.args.first().map_or("", |verb| verb))
+                let verb = command.args.first().map_or("", |verb| verb);
+                let room = wide.saturating_sub(layout::width(verb) + " ? y/n".len());
+                format!("{verb} {}? y/n", layout::cut(&command.target, room))
             } else {
                 text
             };
@@ -58,8 +62,10 @@ fn bottom_line(state: &WatchState, wide: usize) -> Vec<StyledText> {
                 ("  enter keeps it, esc clears it".to_owned(), Some(TextStyle::Quiet)),
             ]
         }
-        (Some(WatchOverlay::Help), _) => {
-            vec![("any key goes back".to_owned(), Some(TextStyle::Quiet))]
+        (Some(WatchOverlay::Help(_)), _) => {
+            let text =
+                if last_top(state) > 0 { "down: more esc: back" } else { "any key goes back" };
+            vec![(text.to_owned(), Some(TextStyle::Quiet))]
         }
         (None, Some(message)) => vec![(message.clone(), Some(TextStyle::Warning))],
         (None, None) => key_line(state, filter, wide),

@@ -148,6 +148,61 @@ fn help_lists_the_keys_of_the_screen() {
     insta::assert_snapshot!("help_of_a_run", drawn(&mut state, 100, 12));
 }
 
+#[test]
+fn help_on_a_narrow_terminal_says_what_each_key_does_and_can_be_scrolled() {
+    let mut state = list();
+    typed(&mut state, &[KeyCode::Char('?')]);
+    insta::assert_snapshot!("help_20x10", drawn(&mut state, 20, 10));
+    let mut text = String::new();
+    for _ in 0..80 {
+        text += &drawn(&mut state, 20, 10);
+        typed(&mut state, &[KeyCode::Down]);
+    }
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("leave; every run goes on"), "{words}");
+    typed(&mut state, &[KeyCode::PageUp, KeyCode::Home]);
+    assert!(drawn(&mut state, 20, 10).contains("enter"));
+    typed(&mut state, &[KeyCode::Esc]);
+    assert!(drawn(&mut state, 20, 10).contains("Runs"));
+}
+
+#[test]
+fn a_confirmation_names_its_target_on_a_narrow_terminal() {
+    let mut state = tree();
+    typed(&mut state, &[KeyCode::Down, KeyCode::Char('c')]);
+    assert!(
+        drawn(&mut state, 20, 10).contains("cancel [securi…? y/n"),
+        "{}",
+        drawn(&mut state, 20, 10)
+    );
+    assert!(drawn(&mut state, 40, 10).contains("cancel [security]? y/n"));
+    let mut state = list();
+    typed(&mut state, &[KeyCode::Down, KeyCode::Char('m')]);
+    let frame = drawn(&mut state, 20, 10);
+    assert!(frame.contains("merge aaaaac? y/n"), "{frame}");
+}
+
+#[test]
+fn an_unknown_key_and_a_filter_without_matches_say_so() {
+    let mut state = list();
+    typed(&mut state, &[KeyCode::Char('z')]);
+    assert!(drawn(&mut state, 60, 20).contains("no such key; ? lists them"));
+    typed(&mut state, &[KeyCode::Down]);
+    assert!(!drawn(&mut state, 60, 20).contains("no such key"));
+    typed(&mut state, &[KeyCode::Char('/'), KeyCode::Char('z'), KeyCode::Char('q')]);
+    let frame = drawn(&mut state, 60, 20);
+    assert!(frame.contains("no run matches the filter"), "{frame}");
+    assert!(frame.contains("? asks at its own prompt"), "questions stay: {frame}");
+}
+
+#[test]
+fn an_estimated_amount_has_its_mark_in_a_budget() {
+    let mut state = empty();
+    state.open(opened(&finished().0, Dead));
+    let frame = drawn(&mut state, 100, 30);
+    assert!(frame.contains(" ~$1.0371 spent"), "{frame}");
+}
+
 /// A run in which every text is hostile.
 fn hostile() -> History {
     let mut h = History::with_goal(HOSTILE);
