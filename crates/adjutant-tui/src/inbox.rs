@@ -26,6 +26,10 @@ pub struct InboxRow {
     pub id: Option<String>,
 }
 
+/// How many of the tasks of a call are named.
+const NAMED_LABELS: usize = 3;
+/// The maximum width of each label, in columns.
+const LABEL_COLUMNS: usize = 20;
 /// The maximum width of a host or a name in a question, in columns.
 const NAME_COLUMNS: usize = 60;
 
@@ -53,7 +57,13 @@ impl WatchState {
             let what = if open.call == WHOLE_RUN {
                 "the whole run".to_owned()
             } else {
-                format!("call {}", open.call)
+                let labels = run
+                    .view
+                    .waiting_for(open)
+                    .map(|it| layout::bracketed(it.label.as_str(), LABEL_COLUMNS));
+                let mut what: Vec<String> = labels.take(NAMED_LABELS).collect();
+                what.push(format!("call {}", open.call));
+                what.join(" ")
             };
             let of_client = known.filter(|(_, asked)| !asked.at_prompt);
             let who = of_client.map_or_else(

@@ -76,7 +76,7 @@ pub(crate) fn opened(h: &History, liveness: ProcessLiveness) -> OpenedRun {
 pub(crate) fn asking() -> History {
     let mut h = History::with_goal("Fix the parser");
     let mut grant = h.grant(crate::history::root(), "parser", "fix it");
-    grant.awaiting_approval = true;
+    (grant.awaiting_approval, grant.call) = (true, 1);
     h.push(Event::Granted(Box::new(grant)));
     h.push(Event::ApprovalAsked {
         parent: crate::history::root(),

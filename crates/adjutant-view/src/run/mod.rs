@@ -282,6 +282,11 @@ impl RunView {
         &self.approvals
     }
 
+    /// Returns the delegations that wait for the answer to a question.
+    pub fn waiting_for(&self, open: &OpenApproval) -> impl Iterator<Item = &Delegation> {
+        open.waiting.iter().filter_map(|place| self.delegations.get(*place))
+    }
+
     /// Returns the summed worst cases of the calls that started without asking.
     #[must_use]
     pub const fn auto_approved(&self) -> Usd {

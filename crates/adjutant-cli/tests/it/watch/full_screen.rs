@@ -59,13 +59,22 @@ fn a_question_of_a_client_comes_first_and_is_approved_with_the_code_that_is_show
     terminal.types("q");
     assert_eq!(terminal.finish(), 0);
     let mut terminal = watch(&rig, &[]);
-    terminal.wait_for("1 waiting for you").wait_for("? tester asks: call 1 of run_");
+    terminal.wait_for("1 waiting for you").wait_for("? tester asks: [a] call 1 of run_");
     assert!(!terminal.raw.contains('\x07'), "a question that was there before does not");
     terminal.types("\x1b[H").types("a").wait_for(&format!("Code that approves {id}"));
     assert_eq!(terminal.is_taken(), GIVEN_BACK);
     let screen = terminal.screen();
     let code = screen.split_once(&format!("approve {id} ")).unwrap().1;
     let code = code.split_whitespace().next().unwrap();
+    assert!(!screen.contains("--home"), "nobody typed it: {screen}");
+    // Escape and an empty line leave the question open, and go back at once.
+    for keys in ["\x1b", "\r", "x\x7f\r"] {
+        terminal.types(keys).wait_for("1 waiting for you");
+        assert_eq!(terminal.is_taken(), TAKEN, "{keys:?}");
+        terminal.types("a").wait_for(&format!("Code that approves {id}"));
+    }
+    terminal.types("WRONG2\r").wait_for("It was refused. Press enter to go back.");
+    terminal.types("\r").wait_for("1 waiting for you").types("a").wait_for("Code that approves");
     terminal.types(&format!("{code}\r")).wait_for("approved: run_").wait_for("Press enter");
     terminal.types("\r").wait_for("✓ completed").types("q");
     assert_eq!(terminal.finish(), 0);
