@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
+use std::time::Instant;
 
 use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system};
 use rustix::process::{Pid, Signal, kill_process};
@@ -149,6 +150,17 @@ impl Terminal {
     pub(crate) fn signal(&mut self, signal: Signal) -> &mut Self {
         let pid = i32::try_from(self.child.process_id().unwrap()).unwrap();
         kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
+        self
+    }
+
+    /// Waits until a signal has stopped the command. One that continues it would be lost before.
+    pub(crate) fn wait_until_stopped(&mut self) -> &mut Self {
+        let stat = format!("/proc/{}/stat", self.child.process_id().unwrap());
+        let began = Instant::now();
+        while !std::fs::read_to_string(&stat).unwrap().contains(") T ") {
+            assert!(began.elapsed() < GUARD, "it goes on:\n{}", self.screen());
+            thread::yield_now();
+        }
         self
     }
 

@@ -151,7 +151,7 @@ fn ctrl_z_gives_the_terminal_back_until_the_program_continues() {
     terminal.wait_for("✓ completed").types("\x1a");
     terminal.wait_until("the normal screen", |screen| screen.trim().is_empty());
     assert_eq!(terminal.is_taken(), GIVEN_BACK);
-    terminal.signal(Signal::CONT).wait_for("✓ completed");
+    terminal.wait_until_stopped().signal(Signal::CONT).wait_for("✓ completed");
     assert_eq!(terminal.is_taken(), TAKEN);
     terminal.types("q");
     assert_eq!(terminal.finish(), 0);
