@@ -18,8 +18,9 @@ use crate::screen_region;
 /// The minimum time between two drawings: at most four per second, whoever asks for them.
 const REDRAW: Duration = Duration::from_millis(250);
 
-/// How often a caller asks for a drawing. More often than [`REDRAW`], so that a drawing is due soon after it may be made.
-pub(crate) const LOOK: Duration = Duration::from_millis(125);
+/// How often a caller asks for a drawing. Much more often than [`REDRAW`]: a caller that asks just too early has to wait
+/// for its next time, and asking costs nothing.
+pub(crate) const LOOK: Duration = Duration::from_millis(50);
 
 /// A caller that asks later than this was stopped. The shell may have printed lines meanwhile, so nothing is drawn over
 /// them before [`LiveView::continue_below`].

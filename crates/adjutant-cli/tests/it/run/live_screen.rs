@@ -3,14 +3,14 @@
 use crate::support::rig::{BINARY, Rig};
 use crate::support::terminal::Terminal;
 
-/// A parent that streams for a while, with three subagents, one of which streams hostile text.
+/// A parent that streams for a while, so slowly that each part of its text is drawn, with three subagents, one of which streams hostile text.
 const SCRIPT: &str = r#"
 [[turn]]
 agent = "lead"
 turn = 1
 text = "I will ask three readers, and think about it for a while before that, so that there is something to see."
 chunks = 20
-chunk_delay_ms = 40
+chunk_delay_ms = 80
 [[turn.call]]
 tool = "Delegate"
 args = { tasks = [
@@ -23,7 +23,7 @@ args = { tasks = [
 label = "two"
 delay_ms = 300
 chunks = 10
-chunk_delay_ms = 60
+chunk_delay_ms = 100
 text = "\u001b[2J\u001b[10;10Hcleared \u202egnp.exe\u2066 \u0007 end of the hostile text"
 
 [[turn]]
