@@ -38,6 +38,15 @@ pub enum Error {
     /// The run has no recorded beginning, so it cannot be resumed.
     #[error("nothing to resume: {0} never began")]
     NothingToResume(String),
+    /// A command for a live run came too late: the run has ended, or was cancelled.
+    #[error("the run has ended")]
+    RunEnded,
+    /// A command for a live run does not fit into its queue; a moment later it does.
+    #[error(
+        "{} commands already wait for the run; send this one again later",
+        crate::LiveRun::WAITING_COMMANDS
+    )]
+    TooManyCommands,
     /// Earlier runs cannot be read.
     #[error(transparent)]
     Archive(#[from] ArchiveError),

@@ -7,7 +7,8 @@ use std::task::{Context, Poll};
 use adjutant_core::{RunId, SessionId};
 use adjutant_engine::ControlCommand;
 use futures_core::Stream;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::{Error, ProgressEvent, Report};
 
@@ -19,7 +20,9 @@ use crate::{Error, ProgressEvent, Report};
 pub struct LiveRun {
     pub(crate) id: RunId,
     pub(crate) events: mpsc::Receiver<ProgressEvent>,
-    pub(crate) control: mpsc::Sender<ControlCommand>,
+    pub(crate) commands: mpsc::Sender<ControlCommand>,
+    /// Set once the run is cancelled. Separate from `commands`, so that a full queue cannot lose it.
+    pub(crate) is_cancelled: watch::Sender<bool>,
     /// Taken when the report was received.
     pub(crate) report: Option<oneshot::Receiver<Result<Report, Error>>>,
 }
@@ -27,6 +30,9 @@ pub struct LiveRun {
 impl LiveRun {
     /// The most events that wait to be read: some minutes of a busy run, in less than a megabyte.
     pub const WAITING_EVENTS: usize = 4_096;
+
+    /// The most commands that wait to be executed. The run takes them at once, between two steps of its loop.
+    pub const WAITING_COMMANDS: usize = 16;
 
     /// Returns the id, with which [`crate::Adjutant::resume`] continues the run if this process is killed.
     #[must_use]
@@ -40,19 +46,35 @@ impl LiveRun {
     }
 
     /// Cancels the run. Its tasks end as cancelled, with what they have found; the report follows within seconds.
+    ///
+    /// Overtakes commands that still wait, and cannot be lost. Has no effect on a run that has ended.
     pub fn cancel(&self) {
-        // A full queue already holds commands that are about to be executed, and a closed one means that the run ended.
-        let _ = self.control.try_send(ControlCommand::CancelRun);
+        self.is_cancelled.send_replace(true);
     }
 
     /// Cancels one task and everything that it delegated.
-    pub fn cancel_task(&self, session: SessionId) {
-        let _ = self.control.try_send(ControlCommand::Cancel(session));
+    ///
+    /// # Errors
+    ///
+    /// If the run has ended, or [`LiveRun::WAITING_COMMANDS`] commands already wait.
+    pub fn cancel_task(&self, session: SessionId) -> Result<(), Error> {
+        self.send(ControlCommand::Cancel(session))
     }
 
     /// Gives an agent a message before its next turn.
-    pub fn tell(&self, session: SessionId, message: impl Into<String>) {
-        let _ = self.control.try_send(ControlCommand::Tell(session, message.into()));
+    ///
+    /// # Errors
+    ///
+    /// If the run has ended, or [`LiveRun::WAITING_COMMANDS`] commands already wait.
+    pub fn tell(&self, session: SessionId, message: impl Into<String>) -> Result<(), Error> {
+        self.send(ControlCommand::Tell(session, message.into()))
+    }
+
+    fn send(&self, command: ControlCommand) -> Result<(), Error> {
+        self.commands.try_send(command).map_err(|error| match error {
+            TrySendError::Full(_) => Error::TooManyCommands,
+            TrySendError::Closed(_) => Error::RunEnded,
+        })
     }
 
     /// Waits until everything has ended. Dropping the future cancels the run.

@@ -15,13 +15,10 @@ use adjutant_engine::{
 };
 use adjutant_view::results::{CallResults, ResultOptions};
 use adjutant_view::{RunView, TimedEvent, events};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::builder::DelegationSetup;
 use crate::{Error, LiveRun, ProgressEvent, Report};
-
-/// Commands that wait for the run loop, which takes them at once.
-const WAITING_COMMANDS: usize = 16;
 
 /// Threads for tools. File tools take microseconds; commands wait outside.
 const TOOL_THREADS: usize = 4;
@@ -39,15 +36,43 @@ pub(crate) fn spawn(
     request: RunRequest,
 ) -> Result<LiveRun, Error> {
     let (event_sender, events) = mpsc::channel(LiveRun::WAITING_EVENTS);
-    let (control, commands) = mpsc::channel(WAITING_COMMANDS);
+    let (command_sender, commands) = mpsc::channel(LiveRun::WAITING_COMMANDS);
+    let (is_cancelled, cancellation) = watch::channel(false);
     let (report_sender, report) = oneshot::channel();
     let work = move || {
-        let report = run_to_end(&setup, id, request, event_sender, commands);
+        let queue = CommandQueue { commands, cancellation };
+        let report = run_to_end(&setup, id, request, event_sender, queue);
         // Without a receiver the program has dropped the run.
         let _ = report_sender.send(report);
     };
     thread::Builder::new().name("adjutant-run".to_owned()).spawn(work).map_err(Error::Thread)?;
-    Ok(LiveRun { id, events, control, report: Some(report) })
+    Ok(LiveRun { id, events, commands: command_sender, is_cancelled, report: Some(report) })
+}
+
+/// What the program wants of a live run.
+struct CommandQueue {
+    commands: mpsc::Receiver<ControlCommand>,
+    cancellation: watch::Receiver<bool>,
+}
+
+impl CommandQueue {
+    /// Passes commands to the run loop until the run is cancelled, has ended, or the program has dropped its end.
+    async fn forward(mut self, control: mpsc::Sender<ControlCommand>) {
+        loop {
+            let command = tokio::select! {
+                biased;
+                cancelled = self.cancellation.wait_for(|it| *it) => match cancelled {
+                    Ok(_) => ControlCommand::CancelRun,
+                    Err(_) => return,
+                },
+                Some(command) = self.commands.recv() => command,
+            };
+            let is_last = matches!(command, ControlCommand::CancelRun);
+            if control.send(command).await.is_err() || is_last {
+                return;
+            }
+        }
+    }
 }
 
 fn run_to_end(
@@ -55,7 +80,7 @@ fn run_to_end(
     id: RunId,
     request: RunRequest,
     events: mpsc::Sender<ProgressEvent>,
-    control: mpsc::Receiver<ControlCommand>,
+    queue: CommandQueue,
 ) -> Result<Report, Error> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -63,6 +88,9 @@ fn run_to_end(
         .build()
         .map_err(Error::Thread)?;
     let view = Rc::new(RefCell::new(RunView::default()));
+    // The queue of the program is the one with room; a second one would only hide when that is full.
+    let (control_sender, control) = mpsc::channel(1);
+    runtime.spawn(queue.forward(control_sender));
     let host = |storage: Storage| RunHost {
         storage,
         approver: Arc::clone(&setup.approver),

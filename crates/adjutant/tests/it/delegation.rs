@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use adjutant::{
     Adjutant, AdjutantBuilder, ApprovalDecision, CustomTool, Error, ErrorCode, LiveRun, Outcome,
-    Preset, ProgressKind, ScriptedModel, Task, ToolCallResult, ToolSpec,
+    Preset, ProgressKind, ScriptedModel, SessionId, Task, ToolCallResult, ToolSpec,
 };
 use tempfile::TempDir;
 
@@ -79,6 +79,40 @@ fn a_cancelled_run_reports_what_was_found() {
     });
     assert_eq!(report.results[0].outcome, Outcome::Cancelled);
     assert!(report.results[0].notes.contains("found one"), "{:?}", report.results[0].notes);
+}
+
+#[test]
+fn a_full_queue_of_commands_loses_no_cancellation() {
+    let directory = TempDir::new().unwrap();
+    let adjutant = builder(directory.path(), SLOW).build().unwrap();
+    let run = adjutant.start([Task::new("slow", "Take your time")]).unwrap();
+    let nobody: SessionId = "sess_1700000000_zzzzzz".parse().unwrap();
+    let full = (0..100_000).find_map(|_| run.tell(nobody, "Hurry up").err()).unwrap();
+    assert_eq!(full.to_string(), "16 commands already wait for the run; send this one again later");
+    run.cancel();
+    let report = runtime().block_on(async {
+        tokio::time::timeout(Duration::from_secs(60), run.report()).await.unwrap().unwrap()
+    });
+    assert_eq!(report.results[0].outcome, Outcome::Cancelled);
+}
+
+#[test]
+fn a_command_for_a_run_that_has_ended_is_an_error() {
+    let directory = TempDir::new().unwrap();
+    let adjutant = builder(directory.path(), DONE).build().unwrap();
+    let mut run = adjutant.start([Task::new("a", "Look")]).unwrap();
+    runtime().block_on(async { while run.next_event().await.is_some() {} });
+    let nobody: SessionId = "sess_1700000000_zzzzzz".parse().unwrap();
+    // The queue closes after the last event, with the runtime of the run.
+    let ended = (0..1_000_000).find_map(|_| match run.cancel_task(nobody) {
+        Err(Error::RunEnded) => Some(()),
+        Err(Error::TooManyCommands) | Ok(()) => {
+            std::thread::yield_now();
+            None
+        }
+        Err(other) => panic!("{other}"),
+    });
+    assert_eq!(ended, Some(()));
 }
 
 #[test]
