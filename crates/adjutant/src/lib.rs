@@ -110,7 +110,7 @@
 
 mod approval;
 mod builder;
-mod error;
+mod errors;
 mod live_run;
 mod report;
 mod run_thread;
@@ -118,10 +118,12 @@ mod task;
 
 use std::sync::Arc;
 
+pub use adjutant_core::budget::BudgetAmount;
 pub use adjutant_core::message::ToolSpec;
 pub use adjutant_core::workspace::{ChangedFile, KeptWork};
 pub use adjutant_core::{
-    ErrorCode, Outcome, OutcomeReason, Policy, Preset, Refusal, RunId, SessionId, Usage, Usd,
+    CommandExit, ErrorCode, Outcome, OutcomeReason, Policy, Preset, Refusal, RunId, SessionId,
+    Usage, Usd,
 };
 pub use adjutant_engine::{CustomTool, ToolCallResult};
 pub use adjutant_formats::contract::{Artifact, ArtifactKind};
@@ -129,9 +131,59 @@ pub use adjutant_model::{Model, ModelSources, ProviderConfig, ScriptedModel};
 pub use adjutant_view::Spend;
 pub use adjutant_view::events::{WireEvent as ProgressEvent, WireEventKind as ProgressKind};
 
+/// The types of the fields of a [`Policy`].
+pub mod policy {
+    pub use adjutant_core::budget::BudgetCap;
+    pub use adjutant_core::policy::{
+        AllottedTime, ApprovalRule, ContractKind, CycleKey, DelegationTimeout, HARD_MAX_DEPTH,
+        OnFullContext, Operation, WorkspaceSharing,
+    };
+    pub use adjutant_core::{HostSet, Policy, Preset, ToolSet, Usd};
+}
+
+/// What a program needs for a [`Model`] of its own, and to describe providers and models.
+pub mod model {
+    pub use adjutant_core::message::{
+        AttemptError, AttemptResult, Message, ModelErrorKind, ModelReply, ModelSpec,
+        ReasoningEffort, StopReason, ToolCall, ToolSpec,
+    };
+    pub use adjutant_core::money::{Price, PriceOverride};
+    pub use adjutant_core::{Secret, SessionId, Usage};
+    pub use adjutant_model::catalogue::{ModelDescription, ModelOverride};
+    pub use adjutant_model::wire::Wire;
+    pub use adjutant_model::{
+        BoxFuture, HttpTimeouts, Model, ModelSources, OpenModelError, ProviderConfig, RecordError,
+        Recorder, ScriptError, ScriptedModel, TurnProgress, TurnRequest, open_model,
+    };
+}
+
+/// The types of the fields of a [`ProgressKind`].
+pub mod progress {
+    pub use adjutant_core::workspace::{ChangedFile, MergeConflict};
+    pub use adjutant_view::OutcomeCounts;
+    pub use adjutant_view::events::{
+        ApprovalState, AutomaticApproval, DomainState, WireEvent as ProgressEvent,
+        WireEventKind as ProgressKind,
+    };
+    pub use adjutant_view::stages::{CompletedStage, DelegationStage};
+    pub use adjutant_view::wire::{SpendJson, UsageJson};
+}
+
+/// The types inside [`Error`]. The errors inside these are internal; `std::error::Error::source` returns them.
+pub mod error {
+    pub use crate::errors::Error;
+    pub use adjutant_core::Refusal;
+    pub use adjutant_core::ids::InvalidLabel;
+    pub use adjutant_core::refusal::{
+        BudgetScope, ContextRemedy, FanOutScope, TellProblem, TimeBound,
+    };
+    pub use adjutant_engine::{ArchiveError, EngineError};
+    pub use adjutant_model::OpenModelError;
+}
+
 pub use approval::{ApprovalDecision, ApprovalRequest, TaskToApprove};
 pub use builder::{AdjutantBuilder, ModelChoice, run_sandbox_helper_if_asked};
-pub use error::Error;
+pub use errors::Error;
 pub use live_run::LiveRun;
 pub use report::{Report, TaskResult};
 pub use task::Task;

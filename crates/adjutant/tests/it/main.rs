@@ -2,4 +2,5 @@
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod delegation;
+mod embedder;
 mod examples;
