@@ -1,6 +1,8 @@
 //! Tools supplied by a program that embeds the engine.
 
+use std::any::Any;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use adjutant_core::message::ToolSpec;
@@ -18,7 +20,12 @@ pub trait CustomTool: Send + Sync {
 
     /// Executes a call. May block, but must return soon after `should_stop` returns true.
     ///
-    /// `arguments` come from a model and are not validated.
+    /// Runs on a thread for tools, so calls of several agents can run at once: use a lock where that matters. Only a few
+    /// threads exist (four for each run of the crate `adjutant`); further calls, also of built-in tools, wait until one
+    /// is free. To call async code, block on a runtime of the program, such as with `Handle::block_on` of tokio.
+    ///
+    /// `arguments` come from a model and are not validated. A panic becomes an error result for the agent, and the run
+    /// goes on.
     fn run(&self, arguments: &Value, should_stop: &dyn Fn() -> bool) -> ToolCallResult;
 }
 
@@ -44,6 +51,24 @@ impl fmt::Debug for CustomTools {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.specs().map(|spec| &spec.name)).finish()
     }
+}
+
+/// Calls a tool of the program. A panic in it becomes an error result.
+pub(crate) fn run_caught(
+    tool: &dyn CustomTool,
+    name: &str,
+    arguments: &Value,
+    should_stop: &dyn Fn() -> bool,
+) -> ToolCallResult {
+    // The tool is called again later, but so is a struct whose method has panicked in any other program.
+    catch_unwind(AssertUnwindSafe(|| tool.run(arguments, should_stop))).unwrap_or_else(|payload| {
+        ToolCallResult::error(format!("the tool `{name}` panicked: {}", panic_message(&*payload)))
+    })
+}
+
+fn panic_message(payload: &(dyn Any + Send)) -> &str {
+    let owned = || payload.downcast_ref::<String>().map(String::as_str);
+    payload.downcast_ref::<&str>().copied().or_else(owned).unwrap_or("without a message")
 }
 
 /// Cuts a result to the size limit of the built-in tools.

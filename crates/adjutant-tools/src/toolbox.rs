@@ -15,7 +15,7 @@ use adjutant_workspace::{MissingParents, OpenedFile, PathError, RelPath, Root};
 use serde_json::Value;
 
 use crate::args::brief;
-use crate::custom_tools::{CustomTool, CustomTools, cut_to_limit};
+use crate::custom_tools::{CustomTool, CustomTools, cut_to_limit, run_caught};
 use crate::output::ToolCallResult;
 use crate::run::TimeoutLimit;
 use crate::web::{WebAccess, fetch, search};
@@ -237,7 +237,7 @@ impl Toolbox {
             None if let Some(tool) = self.own.find(name) => {
                 // Masked before it is cut, because part of a secret would not be recognized.
                 cut_to_limit(
-                    self.mask_result(tool.run(arguments, should_stop)),
+                    self.mask_result(run_caught(tool, name, arguments, should_stop)),
                     self.caps.read_bytes,
                 )
             }

@@ -56,6 +56,35 @@ fn the_output_of_a_custom_tool_is_masked_and_truncated_between_characters() {
     assert_eq!(long.text, format!("a{}\n[cut after 40 bytes]", "ä".repeat(19)));
 }
 
+/// Panics with its argument.
+struct Panics;
+
+impl CustomTool for Panics {
+    fn spec(&self) -> ToolSpec {
+        let (name, description) = ("Panics".to_owned(), "Panics.".to_owned());
+        ToolSpec { name, description, schema: json!({ "type": "object" }) }
+    }
+
+    fn run(&self, arguments: &Value, _should_stop: &dyn Fn() -> bool) -> ToolCallResult {
+        let list = arguments["list"].as_array().unwrap();
+        ToolCallResult::ok(format!("{} own-key-of-the-engine", list[7]))
+    }
+}
+
+#[test]
+fn a_panic_of_a_custom_tool_is_an_error_that_names_the_tool() {
+    let root = Root::open(env!("CARGO_MANIFEST_DIR")).unwrap();
+    let toolbox = Toolbox::new(root, ToolCaps::default()).with_tool(Arc::new(Panics));
+    let result = toolbox.call_by_name("Panics", &json!({ "list": [] }), &|| false);
+    assert!(result.is_error, "{result:?}");
+    assert_eq!(
+        result.text,
+        "the tool `Panics` panicked: index out of bounds: the len is 0 but the index is 7"
+    );
+    let result = toolbox.call_by_name("Panics", &json!({}), &|| false);
+    assert!(result.text.starts_with("the tool `Panics` panicked: called `Option"), "{result:?}");
+}
+
 #[test]
 fn a_custom_tool_cannot_replace_a_built_in_tool() {
     let read = toolbox(Echo("Read")).call_by_name("Read", &json!({ "say": "hi" }), &|| false);
