@@ -7,6 +7,8 @@ use adjutant_core::ids::InvalidLabel;
 use adjutant_engine::{ArchiveError, EngineError};
 use adjutant_model::OpenModelError;
 
+use crate::advice;
+
 /// Why tasks could not be delegated, or a run could not be recorded to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -32,7 +34,8 @@ pub enum Error {
         /// What is wrong with it.
         source: InvalidLabel,
     },
-    /// The call was refused as a whole; no task started.
+    /// The call was refused as a whole; no task started. [`Error::recommendation`] says what to do: the refusal's own
+    /// recommendation is in the words of the command line.
     #[error(transparent)]
     Refused(Refusal),
     /// The run has no recorded beginning, so it cannot be resumed.
@@ -66,11 +69,21 @@ impl From<EngineError> for Error {
         if let EngineError::Refused(refusal) = error {
             return Self::Refused(refusal);
         }
+        if let EngineError::Workspaces(problem) = &error {
+            return Self::Engine(EngineError::Workspaces(advice::reworded_problem(problem)));
+        }
         Self::Engine(error)
     }
 }
 
 impl Error {
+    /// Returns what to do about a refused call.
+    #[must_use]
+    pub fn recommendation(&self) -> Option<String> {
+        let Self::Refused(refusal) = self else { return None };
+        Some(advice::for_program(&refusal.reason()).recommendation)
+    }
+
     pub(crate) fn no_run_id(error: impl Into<EngineError>) -> Self {
         Self::Engine(error.into())
     }

@@ -108,6 +108,7 @@
 //!
 //! The crates `adjutant-core`, `adjutant-engine` and so on are internal: their interfaces change without notice.
 
+mod advice;
 mod approval;
 mod builder;
 mod errors;

@@ -9,6 +9,8 @@ use adjutant_formats::contract::Artifact;
 use adjutant_view::results::{CallResults, ResultJson, ResultOptions};
 use adjutant_view::{Delegation, RunView, Spend};
 
+use crate::advice;
+
 /// What came back from a run.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -107,7 +109,7 @@ impl TaskResult {
             model: texts.model,
             spent: item.own,
             duration: texts.duration_s.map(Duration::from_secs_f64),
-            reason: item.reason.clone(),
+            reason: item.reason.as_ref().map(advice::for_program),
         }
     }
 }

@@ -18,7 +18,7 @@ use adjutant_view::{RunView, TimedEvent, events};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::builder::DelegationSetup;
-use crate::{Error, LiveRun, ProgressEvent, Report};
+use crate::{Error, LiveRun, ProgressEvent, ProgressKind, Report, advice};
 
 /// Threads for tools. File tools take microseconds; commands wait outside.
 const TOOL_THREADS: usize = 4;
@@ -151,7 +151,10 @@ impl Reporter for ProgressReporter {
         if self.events.is_closed() {
             return;
         }
-        for progress in events::translate(&self.view.borrow(), &entry) {
+        for mut progress in events::translate(&self.view.borrow(), &entry) {
+            if let ProgressKind::Refused { recommendation, .. } = &mut progress.what {
+                *recommendation = advice::reworded(recommendation);
+            }
             // A program that reads too slowly misses events; the report has everything.
             let _ = self.events.try_send(progress);
         }

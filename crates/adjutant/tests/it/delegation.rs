@@ -1,5 +1,6 @@
 //! Reports, errors, cancellation and the bounds of the event queue.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::path::Path;
 use std::sync::mpsc;
@@ -154,6 +155,47 @@ fn a_program_can_deny_a_batch() {
     let reason = report.results[0].reason.as_ref().unwrap();
     assert_eq!(reason.code, ErrorCode::ApprovalDenied);
     assert!(reason.message.contains("not on a Friday"), "{}", reason.message);
+}
+
+#[test]
+fn advice_is_for_programs_not_for_a_command_line() {
+    let directory = TempDir::new().unwrap();
+    let denied = builder(directory.path(), DONE)
+        .on_approval(|_| ApprovalDecision::Deny("no".to_owned()))
+        .build()
+        .unwrap();
+    let mut policy = Preset::Scout.policy();
+    policy.children_per_run = Some(1);
+    let limited = builder(directory.path(), DONE).policy(policy).build().unwrap();
+    let mut policy = Preset::Scout.policy();
+    policy.budget_tokens_run = Some(100);
+    let poor = builder(directory.path(), DONE).policy(policy).build().unwrap();
+    let tasks = || [Task::new("a", "Look"), Task::new("b", "Look again")];
+    let advice = |adjutant: &Adjutant| {
+        runtime().block_on(async {
+            let mut run = adjutant.start(tasks()).unwrap();
+            let mut said = BTreeSet::new();
+            while let Some(event) = run.next_event().await {
+                if let ProgressKind::Refused { recommendation, .. } = event.what {
+                    said.insert(recommendation);
+                }
+            }
+            match run.report().await {
+                Ok(report) => {
+                    let reasons = report.results.iter().filter_map(|it| it.reason.as_ref());
+                    said.extend(reasons.map(|it| it.recommendation.clone()));
+                }
+                Err(error) => said.extend(error.recommendation()),
+            }
+            said.into_iter().collect::<Vec<_>>().join("\n")
+        })
+    };
+    insta::assert_snapshot!([&denied, &limited, &poor].map(advice).join("\n"), @"
+    Approve it in the callback of AdjutantBuilder::on_approval.
+    Delegate fewer, larger tasks, or start a new run with Policy::children_per_run = 2.
+    Start a new run with Policy::budget_tokens_run = 5101, or delegate less.
+    Start a new run with Policy::budget_tokens_run = 5102, or delegate less.
+    ");
 }
 
 #[test]
