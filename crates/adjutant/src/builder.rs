@@ -195,7 +195,9 @@ impl AdjutantBuilder {
             ModelChoice::Opened(model) => model,
         };
         let state_dir = self.state_dir.or_else(default_state_dir).ok_or(Error::NoStateDir)?;
-        let archive = Archive::open(&state_dir)?;
+        // Relative to the current directory of now; the program may change it before a run starts.
+        let root = absolute(self.root.unwrap_or_else(|| PathBuf::from(".")))?;
+        let archive = Archive::open(&absolute(state_dir)?)?;
         let mut policy = self.policy.unwrap_or_else(|| Preset::Scout.policy());
         let workspaces = match self.allows_writing {
             true => Some(write_in_workspaces(&mut policy, &archive, self.verify)?),
@@ -211,7 +213,7 @@ impl AdjutantBuilder {
             approver: self.approver.unwrap_or_else(|| Arc::new(|_| ApproverAnswer::Yes)),
             model,
             opener,
-            root: self.root.unwrap_or_else(|| PathBuf::from(".")),
+            root,
             tools: self.tools,
             secrets,
             workspaces,
@@ -220,6 +222,10 @@ impl AdjutantBuilder {
         setup.engine(None)?;
         Ok(Adjutant { setup: Arc::new(setup) })
     }
+}
+
+fn absolute(path: PathBuf) -> Result<PathBuf, Error> {
+    std::path::absolute(&path).map_err(|source| Error::RelativePath { path, source })
 }
 
 /// Returns the state directory of the `adjutant` command.

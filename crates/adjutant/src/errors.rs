@@ -1,6 +1,7 @@
 //! Why tasks could not be delegated.
 
 use std::io;
+use std::path::PathBuf;
 
 use adjutant_core::Refusal;
 use adjutant_core::ids::InvalidLabel;
@@ -21,6 +22,14 @@ pub enum Error {
     /// No state directory was set, and there is no default without `HOME`.
     #[error("no state directory: HOME is not set; name one with AdjutantBuilder::state_dir")]
     NoStateDir,
+    /// The root or the state directory cannot be made absolute: it is empty, or there is no current directory.
+    #[error("cannot make the path `{}` absolute", path.display())]
+    RelativePath {
+        /// The path as given.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// Agents may write, but the program does not start the sandbox helper.
     #[error(
         "agents that write need adjutant::run_sandbox_helper_if_asked() as the first call of main"

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::future::Future;
-use std::path::Path;
+use std::path::{Component, Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -198,6 +198,25 @@ fn advice_is_for_programs_not_for_a_command_line() {
     ");
 }
 
+/// Returns a path to `directory` from the current directory.
+fn relative(directory: &Path) -> PathBuf {
+    let here = std::env::current_dir().unwrap();
+    let up: PathBuf = here.components().skip(1).map(|_| Component::ParentDir).collect();
+    up.join(directory.strip_prefix("/").unwrap())
+}
+
+#[test]
+fn relative_paths_do_not_follow_the_current_directory_later() {
+    let directory = TempDir::new().unwrap();
+    let path = relative(&directory.path().canonicalize().unwrap());
+    assert!(path.is_relative() && path.is_dir(), "{}", path.display());
+    let adjutant = builder(&path, DONE).build().unwrap();
+    let report = runtime().block_on(adjutant.delegate([Task::new("a", "Look")])).unwrap();
+    assert!(report.directory.as_ref().unwrap().is_absolute(), "{:?}", report.directory);
+    let error = builder(&path, DONE).root("no/such/directory").build().err().unwrap().to_string();
+    assert!(error.starts_with("cannot open the working tree /"), "{error}");
+}
+
 #[test]
 fn bad_input_is_an_error_that_says_what_to_do() {
     let directory = TempDir::new().unwrap();
@@ -208,7 +227,8 @@ fn bad_input_is_an_error_that_says_what_to_do() {
         [
             build_error(Adjutant::builder().state_dir(directory.path().join("state"))),
             build_error(builder(directory.path(), DONE).allow_writing()),
-            build_error(builder(directory.path(), DONE).root("no/such/directory")),
+            build_error(builder(directory.path(), DONE).root("/no/such/directory")),
+            build_error(builder(directory.path(), DONE).root("")),
             delegate(vec![Task::new("", "Look")]).to_string(),
             delegate(Vec::new()).to_string(),
             runtime().block_on(adjutant.resume("sess_1700000000_zzzzzz")).err().unwrap().to_string(),
@@ -217,7 +237,8 @@ fn bad_input_is_an_error_that_says_what_to_do() {
         @"
     no model is set; name one with AdjutantBuilder::model
     agents that write need adjutant::run_sandbox_helper_if_asked() as the first call of main
-    cannot open the working tree no/such/directory
+    cannot open the working tree /no/such/directory
+    cannot make the path `` absolute
     `` is not a label
     the call contains no tasks
     no run has the session sess_1700000000_zzzzzz
