@@ -43,6 +43,12 @@ pub enum Error {
         /// What is wrong with it.
         source: InvalidLabel,
     },
+    /// The timeout of a task is zero.
+    #[error("the timeout of `{label}` is zero; leave it out to use that of the policy")]
+    NoTime {
+        /// The label of the task.
+        label: String,
+    },
     /// The call was refused as a whole; no task started. [`Error::recommendation`] says what to do: the refusal's own
     /// recommendation is in the words of the command line.
     #[error(transparent)]

@@ -42,7 +42,8 @@ impl Task {
         self
     }
 
-    /// Limits its time. A longer one than the policy allows is shortened.
+    /// Limits its time, in whole seconds: a part of a second counts as one. A longer time than the policy allows is
+    /// shortened. Zero is an error when the task is delegated.
     #[must_use]
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
@@ -52,7 +53,10 @@ impl Task {
     pub(crate) fn into_spec(self) -> Result<TaskSpec, Error> {
         let spec = TaskSpec::new(&self.label, &self.prompt)
             .map_err(|source| Error::Label { label: self.label, source })?;
-        // A part of a second counts as a whole one: zero would mean no time at all.
+        // Zero seconds count as no timeout at all in a task file.
+        if self.timeout == Some(Duration::ZERO) {
+            return Err(Error::NoTime { label: spec.label.to_string() });
+        }
         let seconds = |it: Duration| it.as_secs() + u64::from(it.subsec_nanos() > 0);
         Ok(TaskSpec {
             context: self.context,

@@ -230,6 +230,7 @@ fn bad_input_is_an_error_that_says_what_to_do() {
             build_error(builder(directory.path(), DONE).root("/no/such/directory")),
             build_error(builder(directory.path(), DONE).root("")),
             delegate(vec![Task::new("", "Look")]).to_string(),
+            delegate(vec![Task::new("a", "Look").timeout(Duration::ZERO)]).to_string(),
             delegate(Vec::new()).to_string(),
             runtime().block_on(adjutant.resume("sess_1700000000_zzzzzz")).err().unwrap().to_string(),
         ]
@@ -240,6 +241,7 @@ fn bad_input_is_an_error_that_says_what_to_do() {
     cannot open the working tree /no/such/directory
     cannot make the path `` absolute
     `` is not a label
+    the timeout of `a` is zero; leave it out to use that of the policy
     the call contains no tasks
     no run has the session sess_1700000000_zzzzzz
     "
