@@ -41,109 +41,246 @@ pub struct WireEvent {
 /// The kinds of progress events.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
-#[expect(missing_docs, reason = "fields are named for what they hold; the schema describes them")]
 pub enum WireEventKind {
     /// A run started.
     RunStarted {
+        /// The run.
         run: RunId,
+        /// The agent that the run is for.
         agent: String,
+        /// What the run is to achieve.
         goal: String,
+        /// `on` or `off`: whether commands run in the sandbox; absent if no agent writes in a workspace.
         #[serde(skip_serializing_if = "Option::is_none")]
         sandbox: Option<&'static str>,
     },
     /// A person resumed the run.
     RunResumed {
+        /// The run.
         run: RunId,
+        /// The version of Adjutant that resumes it.
         version: String,
+        /// `on` or `off`: whether commands run in the sandbox; absent if no agent writes in a workspace.
         #[serde(skip_serializing_if = "Option::is_none")]
         sandbox: Option<&'static str>,
     },
     /// A task was admitted or resumed, and waits.
-    Queued { label: String, index: u32, agent: String },
+    Queued {
+        /// The label of the task that the delegation works on.
+        label: String,
+        /// The place of the task in its call, from 0.
+        index: u32,
+        /// The name of the agent.
+        agent: String,
+    },
     /// A task was not admitted, or not approved.
-    Refused { label: String, index: u32, reason: String, message: String, recommendation: String },
+    Refused {
+        /// The label of the task that the delegation works on.
+        label: String,
+        /// The place of the task in its call, from 0.
+        index: u32,
+        /// The code of the refusal, in lower case.
+        reason: String,
+        /// What happened, as a sentence.
+        message: String,
+        /// What to do next.
+        recommendation: String,
+    },
     /// A person was asked about a call, or has answered.
     Approval {
+        /// What happened to the question.
         state: ApprovalState,
+        /// The number of the call in its run; absent in an answer.
         #[serde(skip_serializing_if = "Option::is_none")]
         call: Option<u32>,
+        /// The hash of what is asked, the same in question and answer.
         hash: String,
+        /// Why the answer was no.
         #[serde(skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
+        /// How the call counts against the amount that needs no approval; only if that applied.
         #[serde(skip_serializing_if = "Option::is_none")]
         automatic: Option<AutomaticApproval>,
     },
     /// A delegation started; its call had `total` tasks.
-    Started { label: String, index: u32, total: usize },
+    Started {
+        /// The label of the task that the delegation works on.
+        label: String,
+        /// The place of the task in its call, from 0.
+        index: u32,
+        /// The number of tasks in its call.
+        total: usize,
+    },
     /// A tool is about to run.
-    ToolCall { label: String, tool: String, args: String },
+    ToolCall {
+        /// The label of the task that the delegation works on.
+        label: String,
+        /// The name of the tool.
+        tool: String,
+        /// The arguments, shortened for display.
+        args: String,
+    },
     /// A tool call was refused.
-    ToolRefused { label: String, tool: String, args: String, message: String },
+    ToolRefused {
+        /// The label of the task that the delegation works on.
+        label: String,
+        /// The name of the tool.
+        tool: String,
+        /// The arguments, shortened for display.
+        args: String,
+        /// Why.
+        message: String,
+    },
     /// A model call of an external worker was refused.
-    CallRefused { label: String, message: String },
+    CallRefused {
+        /// The label of the task that the delegation works on.
+        label: String,
+        /// Why.
+        message: String,
+    },
     /// A line was written to the scratchpad.
-    Note { label: String, content: String },
+    Note {
+        /// The label of the task that the delegation works on.
+        label: String,
+        /// The line.
+        content: String,
+    },
     /// The tokens and cost of the delegation's own model calls so far.
-    Tokens { label: String, input: u64, output: u64, cost_usd: Option<Usd>, estimated: bool },
+    Tokens {
+        /// The label of the task that the delegation works on.
+        label: String,
+        /// Input tokens, those from a cache included.
+        input: u64,
+        /// Output tokens.
+        output: u64,
+        /// The cost; absent if the model has no price.
+        cost_usd: Option<Usd>,
+        /// Whether a part of this is an estimate, because a provider reported no usage.
+        estimated: bool,
+    },
     /// A model call failed and will be retried in `in_ms` milliseconds.
-    Retry { label: String, attempt: u32, error: String, in_ms: u64 },
+    Retry {
+        /// The label of the task that the delegation works on.
+        label: String,
+        /// The number of the attempt that failed, from 1.
+        attempt: u32,
+        /// What went wrong.
+        error: String,
+        /// Milliseconds until the next attempt.
+        in_ms: u64,
+    },
     /// A model call is delayed by `in_ms` milliseconds, because its provider asked for a pause.
-    Wait { label: String, provider: String, in_ms: u64 },
+    Wait {
+        /// The label of the task that the delegation works on.
+        label: String,
+        /// The provider.
+        provider: String,
+        /// Milliseconds until the call.
+        in_ms: u64,
+    },
     /// A person was asked about a host, or has answered.
     Domain {
+        /// What happened to the question.
         state: DomainState,
+        /// The host.
         host: String,
+        /// The label of the task that wants to reach it; absent in an answer.
         #[serde(skip_serializing_if = "Option::is_none")]
         label: Option<String>,
+        /// Why the answer was no.
         #[serde(skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
     /// A delegation under the standard contract has finished one of its five stages.
     Stage {
+        /// The label of the task that the delegation works on.
         label: String,
+        /// The stage and what came of it.
         #[serde(flatten)]
         over: CompletedStage,
     },
     /// A command of a delegation printed something.
-    Output { label: String, content: String },
+    Output {
+        /// The label of the task that the delegation works on.
+        label: String,
+        /// What it printed.
+        content: String,
+    },
     /// The work in a delegation's own workspace was committed, or `problem` says why not.
     Kept {
+        /// The label of the task that the delegation works on.
         label: String,
+        /// The commit; absent if there is none.
         commit: Option<String>,
+        /// The git reference that keeps the commit.
         reference: Option<String>,
+        /// The changed files.
         files: Vec<ChangedFile>,
+        /// Why nothing was committed.
         #[serde(skip_serializing_if = "Option::is_none")]
         problem: Option<String>,
     },
     /// A delegation's work was merged into its parent's workspace, or `conflicts` and `problem` say why not.
     Merged {
+        /// The label of the task that the delegation works on.
         label: String,
+        /// The merged files.
         files: Vec<String>,
+        /// The files in conflict.
         conflicts: Vec<MergeConflict>,
+        /// Why nothing was merged, apart from conflicts.
         #[serde(skip_serializing_if = "Option::is_none")]
         problem: Option<String>,
     },
     /// A delegation's verify command has ended.
-    Checked { label: String, passed: bool, content: String },
+    Checked {
+        /// The label of the task that the delegation works on.
+        label: String,
+        /// Whether it succeeded.
+        passed: bool,
+        /// What it printed.
+        content: String,
+    },
     /// A delegation whose context was full goes on in a fresh conversation, for the `number`th time.
-    Continued { label: String, number: u32 },
+    Continued {
+        /// The label of the task that the delegation works on.
+        label: String,
+        /// The number of the fresh conversation, from 1.
+        number: u32,
+    },
     /// The run has spent this percentage of its budget; sent once for 50, 80 and 100.
-    Budget { percent: u64, spent_usd: Usd, limit_usd: Usd },
+    Budget {
+        /// The percentage.
+        percent: u64,
+        /// What is spent.
+        spent_usd: Usd,
+        /// The budget.
+        limit_usd: Usd,
+    },
     /// A delegation ended.
     Completed {
+        /// The label of the task that the delegation works on.
         label: String,
+        /// The outcome as `ok`, `partial` or `error`.
         status: &'static str,
+        /// The outcome.
         outcome: Outcome,
+        /// The code of the reason, in lower case; absent if it completed.
         #[serde(skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
+        /// What happened, as a sentence; absent if it completed.
         #[serde(skip_serializing_if = "Option::is_none")]
         message: Option<String>,
     },
     /// The run ended.
     RunEnded {
+        /// The outcome as `ok`, `partial` or `error`.
         status: &'static str,
+        /// The outcome of the run.
         outcome: Outcome,
+        /// How many delegations ended how.
         outcomes: OutcomeCounts,
+        /// The tokens and cost of the whole run.
         #[serde(flatten)]
         spent: SpendJson,
     },

@@ -94,7 +94,7 @@
 //! assert_eq!(started, ["one"]);
 //!
 //! // Everything has ended, so resuming returns the same results again.
-//! let again = adjutant.resume(&report.run.to_string()).await?;
+//! let again = adjutant.resume(report.run).await?;
 //! assert_eq!(again.results[0].text, "done");
 //! # Ok(())
 //! # })
@@ -117,6 +117,7 @@ mod report;
 mod run_thread;
 mod task;
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 pub use adjutant_core::budget::BudgetAmount;
@@ -226,14 +227,15 @@ impl Adjutant {
         run_thread::spawn(Arc::clone(&self.setup), id, RunRequest::Tasks(tasks))
     }
 
-    /// Continues a run whose process ended, and waits until everything has ended. `run` is its id.
+    /// Continues a run whose process ended, and waits until everything has ended. `run` is a [`RunId`] or a [`SessionId`],
+    /// also as text.
     ///
     /// Finished steps are not repeated. A run with nothing left to do returns its report again.
     ///
     /// # Errors
     ///
     /// If there is no such run, another process works on it, or its journal cannot be read.
-    pub async fn resume(&self, run: &str) -> Result<Report, Error> {
+    pub async fn resume(&self, run: impl Display) -> Result<Report, Error> {
         self.start_resume(run)?.report().await
     }
 
@@ -242,8 +244,8 @@ impl Adjutant {
     /// # Errors
     ///
     /// If there is no such run, or no thread can be started.
-    pub fn start_resume(&self, run: &str) -> Result<LiveRun, Error> {
-        let (files, _) = self.setup.archive.find(run)?;
+    pub fn start_resume(&self, run: impl Display) -> Result<LiveRun, Error> {
+        let (files, _) = self.setup.archive.find(&run.to_string())?;
         run_thread::spawn(Arc::clone(&self.setup), files.id(), RunRequest::Resume(files))
     }
 }

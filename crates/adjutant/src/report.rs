@@ -43,7 +43,9 @@ pub struct TaskResult {
     pub notes: String,
     /// The files that its tools read or wrote.
     pub files: Vec<String>,
-    /// The files that it declares as its result; only under the contract `standard`.
+    /// The files that it declares as its result. Empty under the contract `Report`, which `Preset::Scout` has: set
+    /// [`Policy::contract`](crate::Policy::contract) to
+    /// [`ContractKind::Standard`](crate::policy::ContractKind::Standard) to get them.
     pub artifacts: Vec<Artifact>,
     /// The commit with its work, if it wrote in a workspace of its own.
     pub work: Option<KeptWork>,
