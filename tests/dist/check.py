@@ -310,6 +310,19 @@ def sizes():
             print(f"{file.name:<56}{size:6.2f} MB" + (f" (bar {bar} MB)" if IS_STATIC else " (no bar: not a static build)"))
 
 
+def paths():
+    """The program does not contain the directories of the machine that built it."""
+    if not IS_STATIC:
+        print("NOT CHECKED: paths in the program, because this is not the build for packages")
+        return
+    checkout = str(HERE.parents[1].resolve()).encode()
+    cargo = os.environ.get("CARGO_HOME", str(Path.home() / ".cargo")).encode()
+    strings = re.findall(rb"[\x20-\x7e]{6,}", PROGRAM.read_bytes())
+    private = [it.decode() for it in strings if checkout + b"/" in it or cargo + b"/" in it or b"/.cargo/registry/" in it]
+    expect(not private, f"{len(private)} strings of the program name directories of the builder: {private[:5]}")
+    print(f"{'paths':<24}none of the builder's in the program")
+
+
 DIST, ROOTS, PLACE = map(Path, sys.argv[1:4])
 [PACKED] = found("adjutant-*-x86_64-linux.tar.xz")
 VERSION = PACKED.name.split("-")[1]
@@ -317,6 +330,7 @@ subprocess.run(["tar", "-xf", PACKED, "-C", PLACE, "--strip-components=1", "--on
 PROGRAM = PLACE / "packed/bin/adjutant"
 IS_STATIC = "statically" in subprocess.run(["ldd", PROGRAM], capture_output=True, text=True).stdout
 sizes()
+paths()
 for check in sys.argv[4:]:
     globals()[check]()
 print("packages: all that was checked holds")
