@@ -25,8 +25,7 @@ fn main() {
 fn version() -> String {
     let read = |name: &str| env::var(name).unwrap_or_default();
     let commit = read("ADJUTANT_COMMIT");
-    let origin =
-        if commit.is_empty() { "from source" } else { commit.get(..12).unwrap_or(&commit) };
+    let origin = if commit.is_empty() { "from source" } else { commit.as_str() };
     let is_static = read("CARGO_CFG_TARGET_FEATURE").split(',').any(|it| it == "crt-static");
     let linking = if is_static { ", static" } else { "" };
     let profile = read("PROFILE");

@@ -89,7 +89,7 @@ def found(*patterns):
 def check_program(root, program):
     """The program says what it is, and its doctor is right about this root."""
     said = root.run(program, "--version").strip()
-    kind = r"[0-9a-f]{12}, release, static" if IS_STATIC else r"from source, \w+"
+    kind = r"[0-9a-f]{12}(-dirty)?, release, static" if IS_STATIC else r"from source, \w+"
     expect(re.fullmatch(rf"adjutant {re.escape(VERSION)} \({kind}, x86_64-unknown-linux-gnu\)", said), said)
     doctor = json.loads(root.start(program, "doctor", "--json").stdout)
     findings = {it["name"]: it for it in doctor["findings"]}

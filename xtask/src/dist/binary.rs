@@ -13,7 +13,7 @@ const FLAGS: [&str; 4] =
 
 /// Builds the program and returns its path.
 pub(super) fn build(root: &Path) -> Result<PathBuf, Problem> {
-    let commit = output(Command::new("git").args(["rev-parse", "HEAD"]).current_dir(root))?;
+    let commit = commit(root)?;
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), Into::into);
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
@@ -23,7 +23,7 @@ pub(super) fn build(root: &Path) -> Result<PathBuf, Problem> {
         .args(["--target", TARGET])
         // Encoded, because a path may contain a blank.
         .env("CARGO_ENCODED_RUSTFLAGS", rustc_flags(root, &target).join("\x1f"))
-        .env("ADJUTANT_COMMIT", commit.trim())
+        .env("ADJUTANT_COMMIT", commit)
         .current_dir(root))?;
     Ok(target.join(TARGET).join("dist/adjutant"))
 }
@@ -39,4 +39,41 @@ fn rustc_flags(root: &Path, target: &Path) -> Vec<String> {
     let remaps =
         prefixes.map(|(path, name)| format!("--remap-path-prefix={}={name}", path.display()));
     FLAGS.iter().map(|it| (*it).to_owned()).chain(remaps).collect()
+}
+
+/// Returns the commit of a checkout, marked if files differ from it.
+fn commit(root: &Path) -> Result<String, Problem> {
+    let git = |arguments: &[&str]| output(Command::new("git").args(arguments).current_dir(root));
+    let mut commit = git(&["rev-parse", "--short=12", "HEAD"])?.trim().to_owned();
+    if !git(&["status", "--porcelain"])?.is_empty() {
+        commit.push_str("-dirty");
+    }
+    Ok(commit)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::process::Command;
+
+    use super::{Problem, commit, run};
+
+    #[test]
+    fn a_commit_is_marked_if_files_differ_from_it() -> Result<(), Problem> {
+        let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let root = directory.path();
+        let git = |arguments: &[&str]| {
+            let person = ["-c", "user.name=You", "-c", "user.email=you@localhost"];
+            run(Command::new("git").args(person).args(arguments).current_dir(root))
+        };
+        fs::write(root.join("file"), "one").map_err(|error| error.to_string())?;
+        git(&["init", "-q"])?;
+        git(&["add", "file"])?;
+        git(&["commit", "-q", "-m", "first"])?;
+        let clean = commit(root)?;
+        assert_eq!(clean.len(), 12, "{clean}");
+        fs::write(root.join("file"), "two").map_err(|error| error.to_string())?;
+        assert_eq!(commit(root)?, format!("{clean}-dirty"));
+        Ok(())
+    }
 }
