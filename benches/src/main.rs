@@ -1,7 +1,7 @@
 //! Measures the performance limits of the design ("bars") and prints one table: name, measured value, bar,
 //! and whether it holds.
 //!
-//! `cargo run --release -p adjutant-bench` measures everything and exits with 1 when a bar fails.
+//! `cargo run --profile dist -p adjutant-bench` measures everything and exits with 1 when a bar fails.
 //! The core and the store are measured in this process, everything else through the real binary.
 //! Most bars are on CPU time; wall time is measured where a person would wait. Both sides of a ratio are
 //! measured in the same run, and every number is the median of several rounds, with the minimum and

@@ -9,7 +9,10 @@ use crate::args::LAUNCH;
 use crate::launch::ProcessUsage;
 use crate::say;
 
-/// The `adjutant` binary of this very source tree, built for release.
+/// The profile of packages. Its directory below the target directory has the same name.
+const PROFILE: &str = "dist";
+
+/// The `adjutant` binary of this very source tree, built as for packages.
 #[derive(Clone, Debug)]
 pub(crate) struct Binary {
     path: PathBuf,
@@ -60,7 +63,7 @@ impl Binary {
     }
 }
 
-/// Builds one program for release where it is missing or stale, and returns its path.
+/// Builds one program with the profile of packages where it is missing or stale, and returns its path.
 ///
 /// Each is built alone: together they would share the features of their dependencies, and what is
 /// measured would not be what a person installs.
@@ -69,7 +72,8 @@ pub(crate) fn build(package: &str, program: &str) -> Result<PathBuf, Failure> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     say(&format!("building {program} …"));
     let built = Command::new(cargo)
-        .args(["build", "--quiet", "--release", "-p", package, "--bin", program, "--target-dir"])
+        .args(["build", "--quiet", "--profile", PROFILE, "-p", package, "--bin", program])
+        .arg("--target-dir")
         .arg(&target)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .stdout(Stdio::null())
@@ -77,7 +81,7 @@ pub(crate) fn build(package: &str, program: &str) -> Result<PathBuf, Failure> {
     if !built.success() {
         return Err(format!("cargo could not build {program}").into());
     }
-    Ok(target.join("release").join(program))
+    Ok(target.join(PROFILE).join(program))
 }
 
 /// Returns cargo's target directory, which this program was built into.
