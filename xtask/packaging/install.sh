@@ -4,7 +4,7 @@
 #   sh install.sh [--prefix DIR] --uninstall    removes what it installed
 set -eu
 
-prefix=${HOME:-}/.local
+prefix=
 tarball=
 uninstall=no
 while [ $# -gt 0 ]; do
@@ -22,6 +22,14 @@ while [ $# -gt 0 ]; do
     shift
 done
 
+if [ -z "$prefix" ]; then
+    [ -n "${HOME:-}" ] || { echo "install.sh: HOME is not set; name a directory with --prefix DIR" >&2; exit 2; }
+    prefix=$HOME/.local
+fi
+case $prefix in
+/*) ;;
+*) prefix=$PWD/$prefix ;;
+esac
 list=$prefix/share/adjutant/installed-files
 
 # Removes the files in the list, and the directories in it that are empty now: those that were not there before.
@@ -47,7 +55,8 @@ fi
 }
 here=$(cd "$(dirname "$0")" && pwd)
 if [ -z "$tarball" ]; then
-    for tarball in "$here"/adjutant-*-x86_64-linux.tar.xz; do :; done
+    # The newest: 0.10.0 comes after 0.2.0.
+    tarball=$(printf '%s\n' "$here"/adjutant-*-x86_64-linux.tar.xz | sort -V | tail -n 1)
 fi
 [ -f "$tarball" ] || { echo "install.sh: there is no $tarball" >&2; exit 1; }
 sums=$(dirname "$tarball")/SHA256SUMS
@@ -57,7 +66,27 @@ if [ -f "$sums" ]; then
         exit 1
     }
 fi
-names=$(tar -tJf "$tarball")
+names=$(tar -tJf "$tarball" 2>/dev/null) || {
+    if command -v xz >/dev/null; then
+        echo "install.sh: $tarball is not a tarball of Adjutant" >&2
+    else
+        echo "install.sh: xz is needed to unpack the tarball; install xz-utils (Debian, Ubuntu) or xz" >&2
+    fi
+    exit 1
+}
+# A file from elsewhere would be overwritten now and deleted by --uninstall.
+foreign=$(
+    echo "$names" | sed -n 's#^[^/]*/\(.*[^/]\)$#\1#p' | while IFS= read -r path; do
+        if [ -e "$prefix/$path" ] || [ -L "$prefix/$path" ]; then
+            grep -qxF "$path" "$list" 2>/dev/null || echo "$prefix/$path"
+        fi
+    done
+)
+if [ -n "$foreign" ]; then
+    echo "install.sh: ${foreign%%
+*} is not from this installer; remove it, or install elsewhere with --prefix DIR" >&2
+    exit 1
+fi
 [ ! -f "$list" ] || remove_installed
 installed=$(
     echo "$names" | sed -n 's#^[^/]*/\(.*[^/]\)$#\1#p'
