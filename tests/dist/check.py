@@ -108,6 +108,9 @@ def check_demo(root, program):
 
 def check_share(root, program, share, zsh="site-functions", notices=True):
     """Man pages, completions and licences are where `share` of a prefix has them."""
+    readme = (root.path / share / "doc/adjutant/README.md").read_text()
+    relative = re.findall(r"\]\((?!https?://|#)[^)]*\)", readme)
+    expect("](http" in readme and not relative, f"links of the README to files that no package has: {relative}")
     share = root.path / share
     root.run("mkdir", "-p", "/tmp/man")
     root.run(program, "man-pages", "/tmp/man")

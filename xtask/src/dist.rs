@@ -7,6 +7,7 @@ mod binary;
 mod debian;
 mod licences;
 mod npm;
+mod readme;
 mod wheel;
 
 use std::fs;
@@ -85,9 +86,10 @@ impl Release {
             write(&self.prefix.join("share").join(file), &script)?;
         }
         let documents = self.prefix.join("share/doc/adjutant");
-        for name in ["LICENSE-MIT", "LICENSE-APACHE", "README.md", "CHANGELOG.md"] {
+        for name in ["LICENSE-MIT", "LICENSE-APACHE", "CHANGELOG.md"] {
             copy(&self.root.join(name), &documents.join(name), 0o644)?;
         }
+        write(&documents.join("README.md"), &readme::packaged(self)?)?;
         let dependencies = licences::dependencies(&self.root)?;
         write(&self.dist.join("DEPENDENCIES.txt"), &licences::list(&dependencies))?;
         write(&documents.join("THIRD-PARTY-NOTICES"), &licences::notices(&dependencies)?)

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use super::{Problem, Release, copy, copy_tree, run, write};
+use super::{Problem, Release, copy, copy_tree, readme, run, write};
 
 const PLATFORM_PACKAGE: &str = "adjutant-cli-linux-x64";
 
@@ -59,7 +59,7 @@ fn pack(release: &Release, folder: &Path, about: &Value) -> Result<(), Problem> 
     for name in ["LICENSE-MIT", "LICENSE-APACHE"] {
         copy(&release.root.join(name), &folder.join(name), 0o644)?;
     }
-    copy(&release.root.join("README.md"), &folder.join("README.md"), 0o644)?;
+    write(&folder.join("README.md"), &readme::packaged(release)?)?;
     write(&folder.join("package.json"), &format!("{about:#}\n"))?;
     run(Command::new("npm")
         .args(["pack", "--silent", "--pack-destination"])

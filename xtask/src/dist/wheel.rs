@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use super::{Problem, Release, copy, copy_tree, output, run, write};
+use super::{Problem, Release, copy, copy_tree, output, readme, run, write};
 
 /// The platform tag. A static program needs no library, so the oldest tag is right.
 const TAG: &str = "py3-none-manylinux_2_5_x86_64";
@@ -18,8 +18,7 @@ pub(super) fn make_wheel(release: &Release) -> Result<(), Problem> {
     let program = release.prefix.join("bin/adjutant");
     copy(&program, &root.join(&data).join("scripts/adjutant"), 0o755)?;
     copy_tree(&release.prefix.join("share"), &root.join(&data).join("data/share"))?;
-    let readme =
-        fs::read_to_string(release.root.join("README.md")).map_err(|error| error.to_string())?;
+    let readme = readme::packaged(release)?;
     let metadata = format!(
         "Metadata-Version: 2.4\nName: adjutant-cli\nVersion: {version}\n\
          Summary: Bounded delegation for AI agents: the command `adjutant`\n\
