@@ -206,9 +206,18 @@ def debian():
     root = Root("debian", "base")
     root.take("adjutant_*.deb")
     [file] = found("adjutant_*.deb")
+    # Stands for AppArmor's: writes down its calls, and leaves what the real one leaves in its cache.
+    parser, cache = root.path / "usr/sbin/apparmor_parser", root.path / "var/cache/apparmor/1f2a.0/adjutant"
+    cache.parent.mkdir(parents=True)
+    parser.write_text("#!/bin/sh\necho \"$@\" >>/tmp/apparmor-calls\n"
+                      "[ \"$1\" = -R ] || echo compiled >/var/cache/apparmor/1f2a.0/adjutant\n")
+    parser.chmod(0o755)
     Installation("Debian package", root, lambda: root.as_root("dpkg", "-i", f"/dist/{file.name}"), "/usr/bin/adjutant",
                  lambda: root.as_root("dpkg", "--purge", "adjutant"),
                  lambda: check_share(root, "/usr/bin/adjutant", "usr/share", zsh="vendor-completions"))
+    calls = (root.path / "tmp/apparmor-calls").read_text().splitlines()
+    profile = "/etc/apparmor.d/adjutant"
+    expect(calls == [f"-r {profile}", f"-R {profile}"], f"the AppArmor profile is not loaded and unloaded: {calls}")
 
 
 def npm():

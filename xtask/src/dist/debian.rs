@@ -30,7 +30,10 @@ pub(super) fn make_package(release: &Release) -> Result<(), Problem> {
     let control_dir = root.join("DEBIAN");
     write(&control_dir.join("control"), &control)?;
     write(&control_dir.join("conffiles"), "/etc/apparmor.d/adjutant\n")?;
-    copy(&release.packaging("debian-postinst"), &control_dir.join("postinst"), 0o755)?;
+    for script in ["postinst", "prerm", "postrm"] {
+        let from = release.packaging(&format!("debian-{script}"));
+        copy(&from, &control_dir.join(script), 0o755)?;
+    }
     let package = release.dist.join(format!("adjutant_{}_amd64.deb", release.version));
     run(Command::new("dpkg-deb")
         .args(["--root-owner-group", "-Zxz", "--build"])
