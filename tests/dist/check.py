@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks packages in root file systems of their own: check.py DIST ROOTS PLACE CHECK ...   (see `run`)
 
-ROOTS has base.tar, node.tar, python.tar, apparmor.tar and npm.tgz; everything is unpacked below PLACE.
+ROOTS has base.tar, git.tar, node.tar, python.tar, apparmor.tar and npm.tgz; everything is unpacked below PLACE.
 """
 
 import json, os, re, shutil, subprocess, sys, time
@@ -218,6 +218,26 @@ def debian():
     calls = (root.path / "tmp/apparmor-calls").read_text().splitlines()
     profile = "/etc/apparmor.d/adjutant"
     expect(calls == [f"-r {profile}", f"-R {profile}"], f"the AppArmor profile is not loaded and unloaded: {calls}")
+
+
+def git():
+    """Beside a git that is new enough, the packaged program makes workspaces and confines commands in them."""
+    root = Root("git", "git")
+    root.take("adjutant_*.deb")
+    [file] = found("adjutant_*.deb")
+    root.as_root("dpkg", "-i", f"/dist/{file.name}")
+    program = "/usr/bin/adjutant"
+    check_program(root, program)
+    if not root.runs("unshare", "--user", "--map-root-user", "true"):
+        print("NOT CHECKED: workspaces and the sandbox of the packaged program: no user namespaces here")
+        return
+    findings = {it["name"]: it for it in json.loads(root.start(program, "doctor", "--json").stdout)["findings"]}
+    for name in ["git", "user namespaces", "sandbox", "workspaces"]:
+        expect(findings[name]["ok"], findings[name])
+    said = root.start(program, "demo")
+    said = said.stderr + said.stdout
+    expect("prd.json says so too" in said, f"the demo's story was not played: {said[-3000:]}")
+    print(f"{'git':<24}{root.run('git', '--version').strip()}; the demo's story in workspaces; doctor's sandbox line")
 
 
 def npm():
