@@ -57,6 +57,13 @@ impl CommandStarter {
                 };
                 return self.send(line, folder, &text);
             }
+            CommandInput::Answer(question) => {
+                println_line(question)?;
+                let Some(text) = ask("Answer (an empty line or esc sends nothing): ")? else {
+                    return Ok(());
+                };
+                self.command(&[line.args.clone(), vec![text]].concat(), folder)
+            }
             CommandInput::Code(id) => {
                 let _ = wait(&self.command(&["approvals".to_owned()], folder).spawn()?)?;
                 let question = format!(

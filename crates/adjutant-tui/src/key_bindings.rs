@@ -109,7 +109,7 @@ pub(crate) const BINDINGS: [KeyBinding; 24] = [
         Approve,
         "a",
         "approve",
-        "answer the question: it is shown with its code",
+        "answer the question of a call or of an agent",
         LISTS
     ),
     key!([Char('d')], Diff, "d", "diff", "show what was changed", LISTS),

@@ -4,7 +4,7 @@
 //! runs, and [`CommandInput`] what a person types for it. Nothing here judges whether a command is allowed: the command does.
 
 use adjutant_core::{RunId, SessionId};
-use adjutant_view::sanitize;
+use adjutant_view::{ProcessLiveness, sanitize};
 use ratatui_crossterm::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use crate::key_bindings::{KeyCommand, command_of};
@@ -51,6 +51,8 @@ pub enum CommandInput {
     Message,
     /// The code of the question with this id, after `adjutant approvals` has shown it.
     Code(String),
+    /// The answer to this question of an agent, which becomes the last argument.
+    Answer(String),
 }
 
 /// Handles a key.
@@ -256,10 +258,7 @@ fn approve(state: &mut WatchState) -> Vec<WatchAction> {
         }
         Some(ListKey::Run(_)) | None => inbox.iter().find(|row| Some(row.run) == run),
     };
-    let Some(row) = row else {
-        state.message = Some("It asks nothing.".to_owned());
-        return Vec::new();
-    };
+    let Some(row) = row else { return answer(state) };
     let Some(id) = row.id.clone() else {
         state.message =
             Some("It is asked at the prompt of its own process; answer it there.".to_owned());
@@ -268,6 +267,35 @@ fn approve(state: &mut WatchState) -> Vec<WatchAction> {
     let args = vec!["approve".to_owned(), id.clone()];
     let (target, input) = (id.clone(), CommandInput::Code(id));
     vec![WatchAction::Run(CommandLine { args, input, run: row.run, target })]
+}
+
+/// Answers the question with which the selected agent has ended, or else the first agent of the run that has one.
+fn answer(state: &mut WatchState) -> Vec<WatchAction> {
+    let Some(run) = state.current_run() else { return no_target(state) };
+    let opened = state.opened.as_ref().filter(|_| state.screen != WatchScreen::List);
+    let listed = state.runs.iter().find(|listed| listed.id == run);
+    let observed = match opened {
+        Some(run) => Some((run.view(), run.liveness)),
+        None => listed.map(|run| (&run.view, run.liveness)),
+    };
+    let Some((view, liveness)) = observed else { return no_target(state) };
+    let selected = opened.and_then(|run| run.selected_agent(&state.run_filter));
+    let mut asking = selected.into_iter().chain(view.delegations());
+    let Some(agent) = asking.find(|agent| agent.open_question().is_some()) else {
+        state.message = Some("It asks nothing.".to_owned());
+        return Vec::new();
+    };
+    if liveness == ProcessLiveness::Alive {
+        state.message = Some("Its question can be answered once the run has ended.".to_owned());
+        return Vec::new();
+    }
+    let mut args = vec!["resume".to_owned(), agent.session.to_string()];
+    args.extend(view.policy().filter(|it| it.in_place).map(|_| "--in-place".to_owned()));
+    args.push("--say".to_owned());
+    let question = sanitize::collapsed(agent.open_question().unwrap_or_default());
+    let target = format!("[{}]", sanitize::label(agent.label.as_str()));
+    let input = CommandInput::Answer(question);
+    vec![WatchAction::Run(CommandLine { args, input, run, target })]
 }
 
 fn go_back(state: &mut WatchState) {

@@ -6,7 +6,7 @@ use adjutant_view::ProcessLiveness::{Alive, Dead};
 use ratatui_crossterm::crossterm::event::KeyCode::{self, Char, Down, End, Enter, Esc, Home, Up};
 
 use crate::history::{finished, run_id, three};
-use crate::states::{asking, done, drawn, empty, listed, opened, typed};
+use crate::states::{asking, blocked, done, drawn, empty, listed, opened, typed};
 
 fn list() -> WatchState {
     let mut state = empty();
@@ -29,6 +29,9 @@ fn named(actions: &[WatchAction]) -> String {
             CommandInput::Nothing => format!("run {}", line.args.join(" ")),
             CommandInput::Message => format!("run {} with a message", line.args.join(" ")),
             CommandInput::Code(id) => format!("run {} with the code of {id}", line.args.join(" ")),
+            CommandInput::Answer(question) => {
+                format!("run {} with an answer to: {question}", line.args.join(" "))
+            }
         },
         several => format!("{several:?}"),
     }
@@ -119,6 +122,20 @@ fn a_question_is_approved_with_its_code_if_the_registry_has_it() {
         assert_eq!(named(&typed(&mut state, keys)), expected, "{keys:?}");
     }
     assert!(!drawn(&mut state, 100, 10).contains("K7QM2P"), "only `approvals` shows the code");
+}
+
+#[test]
+fn the_question_of_an_agent_is_answered_by_resuming_it_once_its_run_has_ended() {
+    let (history, agent) = blocked();
+    let answered = format!("run resume {agent} --say with an answer to: For users?");
+    for (liveness, expected) in [(Dead, answered.as_str()), (Alive, "nothing")] {
+        let mut state = empty();
+        state.open(opened(&history, liveness));
+        assert_eq!(named(&typed(&mut state, &[Char('a')])), expected);
+        let mut state = empty();
+        state.runs = vec![listed(&history, 0, "/home/ann/here", liveness)];
+        assert_eq!(named(&typed(&mut state, &[Home, Char('a')])), expected);
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! States of the screen, from folded histories.
 
-use adjutant_core::{Event, Outcome, RunId};
+use adjutant_core::{ErrorCode, Event, Outcome, OutcomeReason, RunId, SessionId};
 use adjutant_tui::{ListedRun, OpenedRun, WatchAction, WatchState, WatchedRecord, render, update};
 use adjutant_view::layout::width;
 use adjutant_view::status::ContentRetention;
@@ -85,6 +85,24 @@ pub(crate) fn asking() -> History {
         expires: h.at().plus_millis(600_000),
     });
     h
+}
+
+/// A finished run with an agent that has ended with a question.
+pub(crate) fn blocked() -> (History, SessionId) {
+    let mut h = History::with_goal("Write the guide");
+    let [one] = h.call([("docs", "x")]);
+    h.start(one);
+    h.wait(2_000);
+    h.reply(one, "I must ask.", vec![], crate::history::tokens(1_000, 100));
+    let reason = OutcomeReason {
+        code: ErrorCode::UnknownError,
+        message: "For users?".into(),
+        recommendation: "Answer yes or no.".into(),
+        recoverable: true,
+    };
+    h.end(one, Outcome::Blocked, Some(reason));
+    h.end_run(Outcome::Blocked);
+    (h, one)
 }
 
 /// A finished run with one agent.

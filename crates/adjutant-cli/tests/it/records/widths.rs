@@ -61,8 +61,8 @@ fn printed(rig: &Rig, columns: u16, args: &[&str]) -> String {
 /// Returns `text` as [`Rig::redacted`] does, also without the short names of runs and without days.
 fn without_names_and_days(rig: &Rig, text: &str) -> String {
     let mut text = rig.redacted(text);
-    for (run, name) in rig.runs().iter().zip(["aaaaaa", "bbbbbb"]) {
-        text = text.replace(&format!("\n{} ", &run[run.len() - 6..]), &format!("\n{name} "));
+    for run in rig.runs() {
+        text = text.replace(&format!("\n{} ", &run[run.len() - 6..]), "\nxxxxxx ");
     }
     DAYS.replace_all(&text, "\n2000-01-01 ").into_owned()
 }
