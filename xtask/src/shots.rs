@@ -35,8 +35,8 @@ struct Shot {
     before: &'static str,
     /// The typed command.
     command: &'static str,
-    /// The screen is drawn when it shows one of these texts; `None` means when the command has ended.
-    until: Option<&'static str>,
+    /// The screen is drawn when it shows this text.
+    until: &'static str,
     /// Keys that are typed, each when the screen shows the text before it.
     keys: &'static [(&'static str, &'static str)],
 }
@@ -44,14 +44,14 @@ struct Shot {
 const REPOSITORY: &str = "git init -q . && cp \"$SHOTS\"/project/* . && git add . && \
     git -c user.name=You -c user.email=you@localhost commit -qm first";
 
-const SHOTS: [Shot; 4] = [
+const SHOTS: [Shot; 3] = [
     Shot {
         name: "live",
         columns: 100,
         rows: 24,
         before: REPOSITORY,
         command: "adjutant delegate --yes --write -t fix='Make it pass' -t docs='Describe it' -t tests='Add one'",
-        until: Some("Run"),
+        until: "Run",
         keys: &[],
     },
     Shot {
@@ -60,7 +60,7 @@ const SHOTS: [Shot; 4] = [
         rows: 40,
         before: REPOSITORY,
         command: "adjutant delegate --write -t fix='Make the test pass' -t docs='Describe the parser'",
-        until: Some("Start?"),
+        until: "Start?",
         keys: &[],
     },
     Shot {
@@ -71,17 +71,8 @@ const SHOTS: [Shot; 4] = [
                  user.email=you@localhost commit -qm first && adjutant delegate --yes --write -t fix='Make it pass' \
                  -t docs='Describe it' -t tests='Add one' >/dev/null 2>&1; true",
         command: "adjutant watch latest",
-        until: Some("receipt"),
+        until: "receipt",
         keys: &[("[fix]", "j")],
-    },
-    Shot {
-        name: "status",
-        columns: 100,
-        rows: 24,
-        before: "git init -q . && adjutant demo >/dev/null 2>&1; true",
-        command: "adjutant status",
-        until: None,
-        keys: &[],
     },
 ];
 
@@ -153,7 +144,7 @@ impl Shot {
         let mut session = TerminalSession::start(self, shell(self.command))?;
         // What a person would have typed; the screen begins with it.
         session.screen.process(format!("\x1b[1m$\x1b[0m {}\r\n", self.command).as_bytes());
-        session.play(self.until, self.keys, self.name)?;
+        session.play(Some(self.until), self.keys, self.name)?;
         Ok(svg::picture(session.screen.screen(), &format!("{} in a terminal", self.command)))
     }
 }
