@@ -151,7 +151,7 @@ impl AdjutantBuilder {
     }
 
     /// Asks `decide` wherever the policy demands a person's approval. Without it the answer is always yes, and only the
-    /// limits bound a run. `decide` may block; it is called on a thread of its own.
+    /// limits bound a run. `decide` may block; it is called on one of the threads for tools, one question at a time.
     #[must_use]
     pub fn on_approval(
         mut self,

@@ -93,7 +93,7 @@ pub enum ApproverAnswer {
     Later,
 }
 
-/// Asks a person. Called on its own thread, so it may block.
+/// Asks a person. Called on a thread for tools, one question at a time, so it may block.
 pub type Approver = Arc<dyn Fn(&ApproverQuestion) -> ApproverAnswer + Send + Sync>;
 
 /// What an executed effect gives back to the loop: a command for the core, or a call whose tasks still need ids.
