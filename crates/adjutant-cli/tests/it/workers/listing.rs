@@ -293,8 +293,10 @@ fn workers_lists_what_is_known_and_what_is_missing() {
     · opencode   metered, chat over acp: `opencode` is not in the search path; install it with `npm install -g opencode-ai`
     ✓ scripted   version unknown, metered, chat over acp
 
-    A metered worker has no key and no network of its own: its model calls go through Adjutant, which holds the
-    key and the budget. Use one with: adjutant delegate --write --worker NAME -t fix="…"
+    A metered worker has no key and no network of its own: its
+    model calls go through Adjutant, which holds the key and the
+    budget. To use one:
+      adjutant delegate --write --worker NAME -t fix="…"
     --- stderr ---
     [exit 0]
     "#);
