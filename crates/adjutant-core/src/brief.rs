@@ -163,7 +163,7 @@ pub enum ContextFileStatus {
 }
 
 /// A brief with the session id that it gets if it is granted.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RequestedTask {
     /// The session id for the delegation.
     pub session: SessionId,

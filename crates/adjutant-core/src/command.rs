@@ -18,6 +18,7 @@ use crate::ids::{AgentName, RunId, SessionId};
 use crate::message::{AttemptError, ModelReply, ModelSpec, ToolCall, ToolSpec};
 use crate::money::Usd;
 use crate::policy::Policy;
+use crate::refusal::Refusal;
 use crate::rights::Rights;
 use crate::story::{AnswerMarkers, RejectedMarker, StoryAssignment, VerifyResult};
 use crate::usage::Usage;
@@ -34,7 +35,8 @@ use crate::write::{WriteFinding, WriteIntent, WriteScope};
 use adjutant_formats::contract::ArtifactFileState;
 
 /// A request, or a report about an effect, that `Tree::decide` judges.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[expect(
     missing_docs,
     reason = "fields are named for what they hold; the variants say what is asked"
@@ -197,8 +199,23 @@ pub enum Command {
     EndRun,
 }
 
+impl Command {
+    /// Returns the command that tells an agent why its call was refused. Other commands have no caller to tell.
+    #[must_use]
+    pub fn answer_refused(
+        parent: SessionId,
+        origin: DelegationOrigin,
+        refusal: &Refusal,
+    ) -> Option<Self> {
+        let DelegationOrigin { turn, index: Some(call), .. } = origin else { return None };
+        let (code, message) = (refusal.code(), refusal.message());
+        let output = ToolOutput::error(format!("{code}: {message}\n{}", refusal.recommendation()));
+        Some(Self::TakeOutput { session: parent, turn, call, output })
+    }
+}
+
 /// What a person asks for when resuming a run.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ResumeOptions {
     /// The version of Adjutant that resumes it.
     pub version: String,
@@ -219,6 +236,7 @@ pub struct ResumeOptions {
     pub handovers: BTreeMap<SessionId, String>,
     /// Whether interrupted writes were applied, by session and call number; found by comparing the
     /// files.
+    #[serde(with = "pairs")]
     pub write_findings: BTreeMap<(SessionId, u32), Vec<WriteFinding>>,
     /// New terms for agents that write in workspaces of their own.
     pub terms: Option<WorkspaceTerms>,
@@ -226,6 +244,29 @@ pub struct ResumeOptions {
     pub limits: Option<Box<Policy>>,
     /// The delegation whose work was moved onto the present files, and which goes on there.
     pub rebased: Option<RebasedWork>,
+}
+
+/// A map whose keys are no texts, written as a list of pairs.
+mod pairs {
+    use std::collections::BTreeMap;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<K: Serialize, V: Serialize, S: Serializer>(
+        map: &BTreeMap<K, V>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(map)
+    }
+
+    pub(super) fn deserialize<'de, K, V, D>(deserializer: D) -> Result<BTreeMap<K, V>, D::Error>
+    where
+        K: Deserialize<'de> + Ord,
+        V: Deserialize<'de>,
+        D: Deserializer<'de>,
+    {
+        Ok(Vec::<(K, V)>::deserialize(deserializer)?.into_iter().collect())
+    }
 }
 
 /// What the engine must do once the event that caused it is on disk. It is plain data, so any

@@ -7,8 +7,10 @@
 
 use std::collections::BTreeSet;
 
+use serde::{Deserialize, Serialize};
+
 /// What the engine collected about the work of an agent whose context is full.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CollectedHandover {
     /// The messages that say what to do: the brief, and what a person told the agent since.
     pub brief: Vec<String>,

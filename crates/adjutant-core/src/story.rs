@@ -61,7 +61,7 @@ const fn is_zero(number: &u64) -> bool {
 }
 
 /// The result of a verify command.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum VerifyResult {
     /// It succeeded.
     Passed,

@@ -41,7 +41,7 @@ pub enum WorkerPlace {
 }
 
 /// A model call that a worker wants to make.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerCallRequest {
     /// The model that the request names, without its provider.
     pub model: String,

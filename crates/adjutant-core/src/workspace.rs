@@ -93,7 +93,7 @@ pub enum MergeRequest {
 }
 
 /// Why the workspace of a delegation could not be made.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkspaceFailure {
     /// The intended path, if it was known.
     pub path: Option<String>,
@@ -104,7 +104,7 @@ pub struct WorkspaceFailure {
 }
 
 /// The work of an ended delegation after it was moved onto the present state of the user's files.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RebasedWork {
     /// The delegation.
     pub session: SessionId,

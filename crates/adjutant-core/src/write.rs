@@ -135,7 +135,7 @@ pub struct WriteIntent {
 }
 
 /// Whether an interrupted write was applied, judged by the file's current content.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WriteFinding {
     /// The file has the new content.
     Applied,

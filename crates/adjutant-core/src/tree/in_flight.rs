@@ -88,6 +88,12 @@ impl EffectsInFlight {
         new
     }
 
+    /// Returns whether an effect is running.
+    #[must_use]
+    pub fn has(&self, key: &EffectKey) -> bool {
+        self.0.values().any(|of_subject| of_subject.contains(key))
+    }
+
     /// Returns the keys of all running effects.
     pub fn keys(&self) -> impl Iterator<Item = &EffectKey> {
         self.0.values().flatten()

@@ -24,6 +24,7 @@ use crate::rights::{Rights, is_repeatable};
 use crate::schema::{DELEGATE, RETURN, TASK};
 use crate::time::Timestamp;
 use crate::tool_call::needed_tools;
+use crate::tree::file_writes::WriteFindings;
 use crate::workspace::RebasedWork;
 use crate::write::is_write;
 
@@ -113,6 +114,21 @@ impl Tree {
             events.extend(self.queue_message(self.nodes[index].session, text.clone())?);
         }
         Ok(events)
+    }
+
+    /// Returns what an agent is told about a tool call whose process ended while it ran; `None` if the call can be
+    /// repeated, because it only reads.
+    #[must_use]
+    pub fn interrupted_output(
+        &self,
+        session: SessionId,
+        call: u32,
+        findings: &WriteFindings,
+    ) -> Option<ToolOutput> {
+        let node = self.node(session)?;
+        let made = node.open_call(call)?;
+        let looked = node.looked_at(call, findings);
+        looked.or_else(|| (!node.may_run(call, made)).then(|| ToolOutput::error(INTERRUPTED)))
     }
 
     /// Answers the open calls of a node that must not, or may no longer, be run.

@@ -7,10 +7,12 @@ use super::validate::optional_words;
 use super::verdict::{ReturnFindings, SHOWN_CHARS, format_value};
 use crate::code::ErrorCode;
 use crate::excerpt::excerpt;
+use serde::{Deserialize, Serialize};
+
 use crate::fields::{FieldReader, FieldValue};
 
 /// What the caller found on disk at the path of an artifact.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ArtifactFileState {
     /// The path does not exist.
     Missing,
