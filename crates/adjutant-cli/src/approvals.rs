@@ -371,6 +371,7 @@ fn control_failure(error: &ControlError) -> Failure {
                 "A question can be answered only once, and before it expires; `adjutant approvals` lists the open ones.",
             ),
         ControlError::NotLive
+        | ControlError::NotConfirmed
         | ControlError::NeverBegan
         | ControlError::Silent(_)
         | ControlError::Unseen

@@ -263,6 +263,8 @@ impl ControlTarget {
                 Failure::new(Exit::Refused, format!("{run} is not in progress"))
                     .hint(format!("`adjutant status {run}` shows its state."))
             }
+            ControlError::NotConfirmed => Failure::from_error(Exit::Failed, error)
+                .hint(format!("`adjutant resume {}` follows it again.", self.run)),
             ControlError::NeverBegan => {
                 Failure::usage(format!("nothing to cancel: {run} never began"))
                     .hint("`adjutant prune` removes what is left of it.")

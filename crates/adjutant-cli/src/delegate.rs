@@ -403,6 +403,7 @@ pub(crate) fn engine_failure(error: &EngineError) -> Failure {
         | EngineError::Random(_)
         | EngineError::ToolName(_)
         | EngineError::OnCreated(_)
+        | EngineError::Remote(_)
         | EngineError::Illegal(_) => Failure::from_error(Exit::Failed, error),
     }
 }

@@ -14,6 +14,7 @@ mod error_chain;
 mod ids;
 pub mod prd;
 mod registry;
+mod remote;
 pub mod results;
 pub mod roster;
 mod runner;
@@ -51,6 +52,9 @@ pub use ids::{RandomSource, new_run_id};
 pub use registry::{
     MergeQuestion, RegistryError, RegistryHandle, RegistryUnavailable, ReleaseOnDrop, StoryOutcome,
     question_id, story_key,
+};
+pub use remote::{
+    LinkFuture, RecordedDecision, RemoteOpening, RemoteRuntime, RunLink, RunUpdate, SentCommand,
 };
 pub use results::undo::{FileUndo, UndoError, UndoOutcome, UndoReport};
 pub use runner::clock::{WallClock, wall_now};

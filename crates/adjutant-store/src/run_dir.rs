@@ -25,6 +25,9 @@ use crate::writer_process::WriterProcess;
 
 /// The subdirectories with content of the run, which are removed when it expires.
 pub(crate) const CONTENT_DIRS: [&str; 4] = ["scratch", "transcripts", "projections", "before"];
+/// The file with the address of the runtime that decides the run; a run of this machine has none.
+const RUNTIME: &str = "runtime";
+
 const CHECKPOINT: &str = "checkpoint.json";
 
 const NS_PER_SECOND: i64 = 1_000_000_000;
@@ -216,6 +219,19 @@ impl RunDir {
         let mut bytes = Vec::new();
         let read = files::open_read(&path).and_then(|mut file| file.read_to_end(&mut bytes));
         read.during("read", &path).map(|_| bytes)
+    }
+
+    /// Saves the address of the runtime that decides the run. Synced on return.
+    pub fn save_runtime(&self, address: &str) -> Result<(), FileError> {
+        let path = self.path.join(RUNTIME);
+        files::replace_synced(&path, format!("{address}\n").as_bytes()).during("write", &path)
+    }
+
+    /// Returns the address of the runtime that decides the run; `None` for a run of this machine.
+    #[must_use]
+    pub fn runtime(&self) -> Option<String> {
+        let text = std::fs::read_to_string(self.path.join(RUNTIME)).ok()?;
+        Some(text.trim().to_owned())
     }
 
     /// Drops all characters that a hash does not have, so that a forged name cannot escape the directory.

@@ -311,6 +311,12 @@ impl RunFiles {
         self.folder.id()
     }
 
+    /// Returns the address of the runtime that decides the run; `None` for a run of this machine.
+    #[must_use]
+    pub fn runtime(&self) -> Option<String> {
+        self.folder.runtime()
+    }
+
     /// Returns the run's directory.
     #[must_use]
     pub fn path(&self) -> &Path {

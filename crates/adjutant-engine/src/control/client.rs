@@ -34,6 +34,9 @@ pub enum ControlError {
     /// No process works on the run.
     #[error("the run is not in progress")]
     NotLive,
+    /// The runtime that decides the run has not confirmed the request.
+    #[error("the cluster of the run has not confirmed it")]
+    NotConfirmed,
     /// The run's process is gone and its journal is empty.
     #[error("nothing is recorded: the run never began")]
     NeverBegan,
@@ -136,6 +139,11 @@ impl RunFiles {
             }
             Ok(None) | Err(ControlError::Silent(_)) => {}
             Err(error) => return Err(error),
+        }
+        if self.runtime().is_some() {
+            // The run goes on there, whatever happens to the process that follows it.
+            let ended = self.ended_before(session, start + ACKNOWLEDGED)?;
+            return ended.map(CancelOutcome::EndedBefore).ok_or(ControlError::NotConfirmed);
         }
         let killed = self.kill(writer.as_ref())?;
         if killed.is_none() && self.records().is_ok_and(|mut records| records.next().is_none()) {

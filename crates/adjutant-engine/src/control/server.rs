@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use adjutant_core::RunId;
+use adjutant_core::{Outcome, RunId};
 use adjutant_store::ControlSocket;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
@@ -25,6 +25,20 @@ const CHUNK: usize = 4096;
 pub(crate) struct QueuedRequest {
     pub(crate) request: ControlRequest,
     pub(crate) answer: oneshot::Sender<ControlAnswer>,
+}
+
+impl QueuedRequest {
+    /// Answers a request that a runtime carried out or refused.
+    pub(crate) fn send(
+        self,
+        run: RunId,
+        outcome: Option<Outcome>,
+        done: Result<(), ControlRefusal>,
+    ) {
+        let state = if outcome.is_some() { RunState::Ended } else { RunState::Running };
+        // The client may have disconnected.
+        let _ = self.answer.send(ControlAnswer::new(run, state, done.err()));
+    }
 }
 
 /// Accepts connections to the control socket of one run.

@@ -159,7 +159,9 @@ impl ControlRefusal {
         Self { code: ErrorCode::ValidationFailed, message, recommendation }
     }
 
-    pub(crate) fn over() -> Self {
+    /// The run has ended.
+    #[must_use]
+    pub fn over() -> Self {
         Self {
             code: ErrorCode::UnknownParent,
             message: "the run has ended".into(),

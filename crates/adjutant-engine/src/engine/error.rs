@@ -71,6 +71,9 @@ pub enum EngineError {
     /// Agents that write cannot get workspaces.
     #[error("cannot create workspaces: {0}")]
     Workspaces(String),
+    /// The runtime that decides the run cannot be reached or refused it. The run may go on there.
+    #[error("{0}")]
+    Remote(String),
     /// A bug in Adjutant: the core does not accept its own event.
     #[error("internal error: {0}")]
     Illegal(#[from] IllegalEvent),

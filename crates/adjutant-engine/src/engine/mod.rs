@@ -14,6 +14,7 @@ pub(crate) mod terms;
 use std::any::Any;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 
 use adjutant_core::policy::{Operation, WorkspaceSharing};
@@ -23,10 +24,11 @@ use adjutant_core::{
     AgentName, Brief, Command, Event, ModelSpec, Outcome, Policy, ProjectGuidance, RunId,
     Timestamp, ToolSpec, Tree, Usd,
 };
-use adjutant_store::{RunLock, StateDirError};
+use adjutant_store::{JournalRecord, MemoryDisk, RunDir, RunLock, StateDirError};
 use adjutant_tools::{Masker, ToolCaps, ToolName, Toolbox};
 use adjutant_workspace::space::Workspaces;
 use adjutant_workspace::{Root, with_link_targets};
+use tokio::sync::mpsc;
 
 use crate::briefs::brief_builder::{BriefBuilder, ModelPool, TaskRequester};
 use crate::briefs::effort::AgentEfforts;
@@ -34,12 +36,16 @@ use crate::briefs::environment::collect;
 use crate::briefs::prompt::agent_name;
 use crate::briefs::role::AgentRole;
 use crate::control::ControlListener;
-use crate::engine::storage::{CreatedCallback, ID_ATTEMPTS, OpenRun};
+use crate::engine::storage::{CreatedCallback, ID_ATTEMPTS, OpenRun, Storage};
 use crate::ids::{IdSource, RandomSource, os_random};
+use crate::remote::{
+    FollowedRun, FollowerRole, RecordedDecision, RemoteOpening, RemoteRuntime, RunLink,
+};
 use crate::roster::AgentDefinition;
 use crate::runner::clock::{RunClock, WallClock, wall_now};
+use crate::runner::effects::ApproverAnswer;
 use crate::runner::effects::writing::choose_write_folder;
-use crate::runner::{EffectContext, Runner};
+use crate::runner::{EffectContext, Narrator, Reporter, Runner};
 use crate::slash::SlashCommands;
 use crate::workers::WorkerHost;
 use crate::workspaces::{RunWorkspaces, WorkspaceSetup};
@@ -102,6 +108,8 @@ pub struct Engine {
     further_models: Vec<ModelSpec>,
     pub(crate) version: String,
     pub(crate) ids: IdSource,
+    /// Where the run is decided, if not in this process.
+    runtime: Option<Rc<dyn RemoteRuntime>>,
 }
 
 impl Engine {
@@ -160,6 +168,7 @@ impl Engine {
             further_models: Vec::new(),
             version: setup.version,
             ids: IdSource { wall: wall_now, random: os_random },
+            runtime: None,
         })
     }
 
@@ -204,6 +213,13 @@ impl Engine {
     #[must_use]
     pub fn with_further_models(mut self, models: Vec<ModelSpec>) -> Self {
         self.further_models = models;
+        self
+    }
+
+    /// Lets a runtime decide, record and perform the run; this process only follows it.
+    #[must_use]
+    pub fn with_runtime(mut self, runtime: Option<Rc<dyn RemoteRuntime>>) -> Self {
+        self.runtime = runtime;
         self
     }
 
@@ -415,10 +431,16 @@ impl Engine {
     ) -> Result<FinishedRun, EngineError> {
         let RunHost { storage, approver, reporters, narrator, control } = staff;
         let mut attempts = 1;
-        let (opened, opening, spaces) = loop {
+        let (opened, opening, remote, spaces) = loop {
             let run = self.run.map_or_else(|| self.ids.run(), Ok)?;
+            let commands = commands(&self, run)?;
+            let remote = self.runtime.clone().map(|runtime| {
+                let opening =
+                    RemoteOpening { run, commands: commands.clone(), wall_ms: (self.ids.wall)() };
+                (runtime, opening)
+            });
             // A refusal comes before any workspace or directory is created.
-            let opening = RunOpening::decide(commands(&self, run)?)?;
+            let opening = RunOpening::decide(commands)?;
             let spaces = self.open_spaces()?;
             match storage.open(run) {
                 Err(EngineError::Home(StateDirError::RunExists(_)))
@@ -426,7 +448,7 @@ impl Engine {
                 {
                     attempts += 1;
                 }
-                opened => break (opened?, opening, spaces),
+                opened => break (opened?, opening, remote, spaces),
             }
         };
         let opened = opened.call_created_callback(self.note.take())?;
@@ -450,11 +472,97 @@ impl Engine {
         let mut runner =
             Runner::new(clock, journal, durable, control, listener, context, reporters);
         runner.guard = self.guard.take();
-        let outcome = runner.run(opening).await?;
+        let outcome = match remote {
+            None => runner.run(opening).await?,
+            Some((runtime, opening)) => {
+                let link = match runtime.start(opening).await {
+                    Ok(link) => link,
+                    Err(problem) => {
+                        drop((runner, lock));
+                        folder.iter().for_each(RunDir::remove_if_no_records);
+                        return Err(EngineError::Remote(problem));
+                    }
+                };
+                if let Some(folder) = &folder {
+                    folder.save_runtime(&runtime.address())?;
+                }
+                runner.follow(FollowedRun::new(link, FollowerRole::FrontEnd, 0)).await?
+            }
+        };
         if let Some(spaces) = spaces {
             // Best effort: the next sweep of workspaces tries again.
             let _ = tokio::task::spawn_blocking(move || spaces.release_base_refs(outcome)).await;
         }
+        drop(lock);
+        Ok(FinishedRun { run: id, outcome, folder: folder.map(|folder| folder.path().to_owned()) })
+    }
+
+    /// Performs effects of a run that a runtime decides, as it asks for them, until the run has ended there.
+    ///
+    /// `opening` are the decisions so far.
+    pub async fn perform_for(
+        mut self,
+        run: RunId,
+        opening: Vec<RecordedDecision>,
+        link: RunLink,
+        narrator: Rc<dyn Narrator>,
+        reporters: Vec<Box<dyn Reporter>>,
+    ) -> Result<Outcome, EngineError> {
+        let spaces = self.open_spaces()?;
+        let wall = self.ids.wall;
+        let spaces = spaces.map(|(all, setup)| Arc::new(RunWorkspaces::new(all, setup, run, wall)));
+        let events: Vec<&Event> = opening.iter().flat_map(|it| &it.events).collect();
+        let is_story = resume::adopt(&mut self.brief_builder, &events);
+        // The runtime has the events; this journal stays empty.
+        let OpenRun { journal, durable, .. } = Storage::Memory(MemoryDisk::default()).open(run)?;
+        let context = EffectContext {
+            brief_builder: self.brief_builder,
+            // The front end asks.
+            approver: Arc::new(|_| ApproverAnswer::Later),
+            narrator,
+            ids: self.ids,
+            folder: None,
+            spaces,
+            has_limits_in_environment: is_story,
+            workers: self.workers,
+        };
+        let (_, control) = mpsc::channel(1);
+        let clock = RunClock::start(wall, Timestamp::ZERO);
+        let listener = ControlListener::new(None);
+        let runner = Runner::new(clock, journal, durable, control, listener, context, reporters);
+        runner.perform_requests(opening, FollowedRun::new(link, FollowerRole::Worker, 0)).await
+    }
+
+    /// Follows a run that its runtime decides, after the process that started it has gone. Catches up its mirror first.
+    pub async fn follow(mut self, run: RunId, staff: RunHost) -> Result<FinishedRun, EngineError> {
+        let Some(runtime) = self.runtime.take() else {
+            return Err(EngineError::Remote("no runtime is set".to_owned()));
+        };
+        let RunHost { storage, approver, reporters, narrator, control } = staff;
+        let mut records: Vec<JournalRecord<Event>> = Vec::new();
+        let opened = storage.reopen(run, |record| records.push(record))?;
+        let OpenRun { id, folder, journal, durable, lock } = opened;
+        let link = runtime.follow(run).await.map_err(EngineError::Remote)?;
+        let age = records.last().map_or(Timestamp::ZERO, |record| record.at);
+        let context = EffectContext {
+            brief_builder: self.brief_builder,
+            approver,
+            narrator,
+            ids: self.ids,
+            folder: folder.clone(),
+            spaces: None,
+            has_limits_in_environment: false,
+            workers: None,
+        };
+        let clock = RunClock::start(self.ids.wall, age);
+        let listener = ControlListener::new(lock.as_ref().map(RunLock::control_socket));
+        let mut runner =
+            Runner::new(clock, journal, durable, control, listener, context, reporters);
+        for record in &records {
+            runner.replay(record)?;
+        }
+        let followed = FollowedRun::new(link, FollowerRole::FrontEnd, records.len() as u64);
+        let outcome = runner.follow_on(followed).await?;
         drop(lock);
         Ok(FinishedRun { run: id, outcome, folder: folder.map(|folder| folder.path().to_owned()) })
     }

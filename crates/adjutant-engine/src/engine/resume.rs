@@ -15,6 +15,7 @@ use adjutant_core::{
 use adjutant_store::{JournalRecord, RunLock};
 
 use crate::archive::LoadedJournal;
+use crate::briefs::brief_builder::BriefBuilder;
 use crate::control::ControlListener;
 use crate::engine::storage::OpenRun;
 use crate::engine::{Engine, EngineError, FinishedRun, RunHost};
@@ -69,15 +70,22 @@ impl LoadedJournal {
     /// Returns what is needed to resume the run; `None` if the journal has no `RunStarted`.
     #[must_use]
     pub fn resume_info(&self) -> Option<ResumeInfo> {
-        let mut past: Option<ResumeInfo> = None;
+        ResumeInfo::of(self.records.iter().map(|record| (record.at, &record.event)))
+    }
+}
+
+impl ResumeInfo {
+    /// Collects it from the events of a run; `None` without a `RunStarted`.
+    pub fn of<'a>(events: impl IntoIterator<Item = (Timestamp, &'a Event)>) -> Option<Self> {
+        let mut past: Option<Self> = None;
         let (mut tree, mut latest) = (Tree::default(), Timestamp::ZERO);
-        for record in &self.records {
-            latest = record.at;
+        for (at, event) in events {
+            latest = at;
             // An illegal event is reported by `Engine::resume`.
-            let _ = tree.evolve(record.at, &record.event);
-            match (&record.event, &mut past) {
+            let _ = tree.evolve(at, event);
+            match (event, &mut past) {
                 (Event::RunStarted { workdir, policy, model, terms, agent, .. }, _) => {
-                    past = Some(ResumeInfo {
+                    past = Some(Self {
                         workdir: workdir.into(),
                         policy: Policy::clone(policy),
                         has_lead: model.is_some(),
@@ -152,19 +160,8 @@ impl Engine {
         let agents: BTreeMap<AgentName, Rights> = agents.collect();
         let model = wish.on_this_model.then(|| self.brief_builder.models.default_spec().clone());
         let mut brief_builder = self.brief_builder;
-        if let Some(usual) = usual_agent(&records, &brief_builder.agent) {
-            brief_builder.agent = usual;
-        }
-        for record in &records {
-            if let Event::RunStarted { environment, .. } = &record.event {
-                brief_builder.quotes_instructions = environment.is_some();
-            }
-            if let Event::Assigned(assignment) = &record.event {
-                brief_builder.take_assignment(assignment);
-            }
-        }
-        let is_story =
-            records.iter().any(|record| matches!(record.event, Event::StoryTaken { .. }));
+        let events: Vec<&Event> = records.iter().map(|record| &record.event).collect();
+        let is_story = adopt(&mut brief_builder, &events);
         let (version, models) = (self.version, brief_builder.models.clone());
         let (ids, wall) = (self.ids, self.ids.wall);
         let spaces = spaces.map(|(all, setup)| Arc::new(RunWorkspaces::new(all, setup, id, wall)));
@@ -236,14 +233,29 @@ fn rebase(
     spaces.rebase(session).map_err(refused)
 }
 
+/// Sets what the events of a run say about how its briefs are built. Returns whether it works on a story.
+pub(super) fn adopt(brief_builder: &mut BriefBuilder, events: &[&Event]) -> bool {
+    if let Some(usual) = usual_agent(events, &brief_builder.agent) {
+        brief_builder.agent = usual;
+    }
+    for event in events {
+        if let Event::RunStarted { environment, .. } = event {
+            brief_builder.quotes_instructions = environment.is_some();
+        }
+        if let Event::Assigned(assignment) = event {
+            brief_builder.take_assignment(assignment);
+        }
+    }
+    events.iter().any(|event| matches!(event, Event::StoryTaken { .. }))
+}
+
 /// Returns the recorded agent for tasks that name no agent, if it is not the preset's.
-fn usual_agent(records: &[JournalRecord<Event>], preset: &AgentName) -> Option<AgentName> {
-    let mut defined = records.iter().filter_map(|record| {
-        if let Event::AgentDefined { agent, .. } = &record.event { Some(agent) } else { None }
+fn usual_agent(events: &[&Event], preset: &AgentName) -> Option<AgentName> {
+    let mut defined = events.iter().filter_map(|event| {
+        if let Event::AgentDefined { agent, .. } = event { Some(agent) } else { None }
     });
-    let has_lead = records
-        .iter()
-        .any(|record| matches!(&record.event, Event::RunStarted { model: Some(_), .. }));
+    let has_lead =
+        events.iter().any(|event| matches!(event, Event::RunStarted { model: Some(_), .. }));
     let first = defined.clone().next().filter(|_| !has_lead)?;
     (!defined.any(|agent| agent == preset)).then(|| first.clone())
 }

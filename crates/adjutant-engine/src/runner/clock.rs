@@ -39,6 +39,13 @@ impl RunClock {
         (self.wall)()
     }
 
+    /// Sets the clock forward to the timestamp of an event that another process recorded. It is never set back.
+    pub(crate) fn catch_up(&mut self, at: Timestamp) {
+        if at > self.now() {
+            (self.start, self.age) = (Instant::now(), at);
+        }
+    }
+
     /// Converts a timestamp of the run to an instant.
     pub(crate) fn instant(&self, at: Timestamp) -> Instant {
         // An instant that the platform cannot represent becomes one year from now.

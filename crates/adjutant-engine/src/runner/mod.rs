@@ -6,6 +6,7 @@
 
 pub(crate) mod clock;
 pub(crate) mod effects;
+mod follow;
 pub(crate) mod journal_reserve;
 pub(crate) mod panics;
 mod record;
@@ -15,23 +16,26 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use adjutant_core::schema::ReturnFormat;
 use adjutant_core::tree::EffectsInFlight;
 use adjutant_core::{
-    AgentName, Command, Conversation, DelegationOrigin, Effect, Event, Outcome, SessionId,
-    Timestamp, ToolCall, ToolOutput, ToolSpec, Tree,
+    AgentName, Command, Conversation, Effect, Event, Outcome, SessionId, Timestamp, ToolCall,
+    ToolSpec, Tree,
 };
 use adjutant_store::{Journal, JournalError, JournalPosition, JournalRecord, RecordNumber, RunDir};
 use adjutant_workspace::sandbox::CancelHandle;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinError, JoinSet};
+use tokio::time::Instant;
 
 use crate::briefs::brief_builder::BriefBuilder;
 use crate::control::{ControlListener, QueuedRequest};
 use crate::engine::storage::SyncProgress;
 use crate::engine::{EngineError, RunGuard, RunOpening};
 use crate::ids::IdSource;
+use crate::remote::{FollowedRun, RunAuthority, RunUpdate};
 use crate::runner::clock::RunClock;
 use crate::runner::effects::question_queue::QuestionQueue;
 use crate::runner::effects::workers::{AdmittedCalls, WorkerSlot};
@@ -86,6 +90,9 @@ const BATCH: usize = 256;
 /// The most signals in the queue. Progress beyond that is reported with the next signal.
 pub(crate) const SIGNAL_QUEUE: usize = 256;
 
+/// How often an agent's progress is sent to the runtime that decides its run. The timers that it restarts take a minute.
+const SIGNAL_PAUSE: Duration = Duration::from_secs(1);
+
 pub(crate) use effects::perform::{changed_by, message};
 
 /// What effects need from outside the run loop.
@@ -135,6 +142,7 @@ struct AgentPreamble {
 /// The loop of one run and its state.
 pub(crate) struct Runner {
     pub(crate) tree: Tree,
+    authority: RunAuthority,
     clock: RunClock,
     journal: Journal<Event>,
     durable: watch::Receiver<SyncProgress>,
@@ -159,6 +167,8 @@ pub(crate) struct Runner {
     tasks: JoinSet<EffectResult>,
     /// The effects that were requested and have no result yet.
     in_flight: EffectsInFlight,
+    /// When each agent's progress was last sent to the runtime.
+    signalled: BTreeMap<SessionId, Instant>,
     staged_events: VecDeque<StagedEvent>,
     /// Whether the next decisions must become durable together with this one.
     joined: bool,
@@ -184,6 +194,7 @@ impl Runner {
     ) -> Self {
         Self {
             tree: Tree::with_custom_tools(context.brief_builder.toolbox.custom_tools()),
+            authority: RunAuthority::Here,
             clock,
             journal,
             durable,
@@ -203,6 +214,7 @@ impl Runner {
             unread: BTreeMap::new(),
             tasks: JoinSet::new(),
             in_flight: EffectsInFlight::default(),
+            signalled: BTreeMap::new(),
             staged_events: VecDeque::new(),
             joined: false,
             open: None,
@@ -239,6 +251,12 @@ impl Runner {
             self.journal.unstage(start);
             return Err(error.into());
         }
+        self.work().await
+    }
+
+    /// Follows a run that a runtime decides until it has ended, and is on disk if this is its front end.
+    pub(crate) async fn follow(mut self, followed: FollowedRun) -> Result<Outcome, EngineError> {
+        self.authority = RunAuthority::Remote(followed);
         self.work().await
     }
 
@@ -305,7 +323,11 @@ impl Runner {
 
     /// Waits for the next input and processes it.
     async fn next_input(&mut self) -> Result<(), EngineError> {
-        let deadline = self.tree.next_deadline().map(|(at, _)| self.clock.instant(at));
+        let deadline = match self.authority {
+            RunAuthority::Here => self.tree.next_deadline().map(|(at, _)| self.clock.instant(at)),
+            // The runtime has its own timers.
+            RunAuthority::Remote(_) => None,
+        };
         if deadline.is_some_and(|at| at <= tokio::time::Instant::now()) {
             // After a suspension a deadline and other inputs may be due at once. The deadline comes first, so
             // that the order is always the same.
@@ -317,7 +339,18 @@ impl Runner {
                 None => std::future::pending().await,
             }
         };
+        let updates = self.authority.followed().map(|followed| &mut followed.link.updates);
+        let update = async {
+            match updates {
+                Some(updates) => updates
+                    .recv()
+                    .await
+                    .unwrap_or_else(|| RunUpdate::Lost("the connection has ended".to_owned())),
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
+            update = update => self.take_update(update),
             changed = self.durable.changed() => {
                 changed.map_err(|_gone| EngineError::JournalGone)?;
                 self.release()
@@ -326,6 +359,7 @@ impl Runner {
             Some(control) = self.control.recv() => self.take_control(control),
             Some(order) = self.listener.next() => self.answer_request(order),
             Some((session, sign)) = self.signals.1.recv() => match sign {
+                LiveSignal::Bytes(_) | LiveSignal::Printed(_) if !self.may_send_signal(session) => Ok(()),
                 LiveSignal::Bytes(bytes) => self.submit(Command::Progress { session, bytes }),
                 LiveSignal::Pause { provider, ms } => self.submit(Command::Pause { session, provider, ms }),
                 LiveSignal::Printed(text) => self.submit(Command::Print { session, text }),
@@ -394,10 +428,10 @@ impl Runner {
         let tasks = self.context.ids.tasks(briefs, is_taken)?;
         let command = Command::Delegate { parent, tasks, concurrency, origin: Some(origin) };
         let Err(refusal) = self.try_submit(command)? else { return Ok(()) };
-        let DelegationOrigin { turn, index: Some(call), .. } = origin else { return Ok(()) };
-        let (code, message) = (refusal.code(), refusal.message());
-        let output = ToolOutput::error(format!("{code}: {message}\n{}", refusal.recommendation()));
-        self.submit(Command::TakeOutput { session: parent, turn, call, output })
+        match Command::answer_refused(parent, origin, &refusal) {
+            Some(answer) => self.submit(answer),
+            None => Ok(()),
+        }
     }
 
     fn take_control(&mut self, control: ControlCommand) -> Result<(), EngineError> {
@@ -414,6 +448,9 @@ impl Runner {
 
     /// Carries out the request of another process and answers it.
     fn answer_request(&mut self, order: QueuedRequest) -> Result<(), EngineError> {
+        if let RunAuthority::Remote(_) = self.authority {
+            return self.send_request(order);
+        }
         let Some(run) = self.tree.run() else { return Ok(()) };
         let done = match order.request.command(run) {
             None => Ok(None),

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use adjutant_core::policy::ApprovalRule;
 use adjutant_core::schema::{DELEGATE, TASK};
 use adjutant_core::{Command, Conversation, Event, Refusal, SessionId, Timestamp, ToolSpec, Tree};
-use adjutant_store::{Durability, JournalError};
+use adjutant_store::{Durability, JournalError, RecordNumber};
 
 use super::{AgentPreamble, Runner, StagedEvent};
 use crate::engine::EngineError;
 use crate::engine::storage::SyncProgress;
+use crate::remote::RunAuthority;
 use crate::runner::journal_reserve::{JournalReserve, closed_call};
 
 impl Runner {
@@ -26,6 +27,9 @@ impl Runner {
         &mut self,
         command: Command,
     ) -> Result<Result<(), Refusal>, EngineError> {
+        if let RunAuthority::Remote(_) = self.authority {
+            return self.send(command, None).map(Ok);
+        }
         let now = self.clock.now();
         match self.tree.decide(now, command) {
             Err(refusal) => Ok(Err(refusal)),
@@ -84,23 +88,7 @@ impl Runner {
             // `RunEnded` is staged and cannot reach the disk before this function returns.
             self.guard = None;
         }
-        let mut seq = start.seq;
-        for event in events {
-            seq = seq.next();
-            self.tree.evolve(now, &event)?;
-            self.fold(&event);
-            if let Event::Ended { session, .. } | Event::Refused { session, .. } = &event {
-                // Frees memory: an ended delegation needs no conversation.
-                self.conversations.remove(session);
-            }
-            self.staged_events.push_back(StagedEvent {
-                seq,
-                at: now,
-                wall_ms,
-                event,
-                effects: Vec::new(),
-            });
-        }
+        self.fold_recorded(start.seq, (now, wall_ms), events)?;
         // Reactions see the tree after the whole decision, as in a replay.
         let decided =
             self.staged_events.iter().skip(first).map(|staged_events| &staged_events.event);
@@ -123,6 +111,32 @@ impl Runner {
             .is_some_and(|staged_events| !staged_events.event.must_be_durable())
         {
             self.report_lazy();
+        }
+        Ok(())
+    }
+
+    /// Folds events that are staged after record `seq`.
+    pub(super) fn fold_recorded(
+        &mut self,
+        mut seq: RecordNumber,
+        (at, wall_ms): (Timestamp, u64),
+        events: Vec<Event>,
+    ) -> Result<(), EngineError> {
+        for event in events {
+            seq = seq.next();
+            self.tree.evolve(at, &event)?;
+            self.fold(&event);
+            if let Event::Ended { session, .. } | Event::Refused { session, .. } = &event {
+                // Frees memory: an ended delegation needs no conversation.
+                self.conversations.remove(session);
+            }
+            self.staged_events.push_back(StagedEvent {
+                seq,
+                at,
+                wall_ms,
+                event,
+                effects: Vec::new(),
+            });
         }
         Ok(())
     }
@@ -264,6 +278,8 @@ impl Runner {
         self.listener.send_answers(through);
         let begins = !effects.is_empty();
         effects.into_iter().try_for_each(|effect| self.perform(effect))?;
+        // The front end of a remote run performs nothing when it begins.
+        let begins = begins || matches!(self.authority, RunAuthority::Remote(_));
         if let (true, Some(run)) = (begins, self.tree.run()) {
             self.listener.start(run);
         }
@@ -282,14 +298,14 @@ impl Runner {
         }
     }
 
-    fn tell(&mut self, staged_events: &StagedEvent) {
+    pub(super) fn tell(&mut self, staged_events: &StagedEvent) {
         for reporter in &mut self.reporters {
             reporter.report(staged_events.at, staged_events.wall_ms, &staged_events.event);
         }
     }
 }
 
-fn durability(event: &Event) -> Durability {
+pub(super) fn durability(event: &Event) -> Durability {
     if event.must_be_durable() { Durability::Sync } else { Durability::Lazy }
 }
 

@@ -173,6 +173,7 @@ impl Runner {
             Effect::Stop { session } => {
                 self.context.brief_builder.models.forget(session);
                 self.unread.remove(&session);
+                self.signalled.remove(&session);
                 self.admitted.forget(session);
                 if let Some(work) = self.running.remove(&session) {
                     work.stop.store(true, Ordering::Relaxed);
