@@ -9,7 +9,7 @@ use std::process::Command;
 use serde_json::Value;
 
 /// The workspace crates that each crate may depend on. A crate that is missing here fails the test.
-const ARROWS: [(&str, &[&str]); 16] = [
+const ARROWS: [(&str, &[&str]); 17] = [
     ("adjutant-formats", &[]),
     ("adjutant-core", &["adjutant-formats"]),
     ("adjutant-view", &["adjutant-core", "adjutant-formats"]),
@@ -38,6 +38,7 @@ const ARROWS: [(&str, &[&str]); 16] = [
             "adjutant-workspace",
         ],
     ),
+    ("adjutant-restate", &["adjutant-core", "adjutant-engine"]),
     // Not the store. The model is allowed for the one module that chooses it.
     (
         "adjutant-cli",
@@ -47,6 +48,7 @@ const ARROWS: [(&str, &[&str]); 16] = [
             "adjutant-engine",
             "adjutant-mcp",
             "adjutant-model",
+            "adjutant-restate",
             "adjutant-tui",
             "adjutant-view",
             "adjutant-workers",

@@ -2,6 +2,8 @@
 
 mod alias;
 mod approvals;
+#[cfg(feature = "restate")]
+pub(crate) mod cluster;
 mod eval;
 mod groups;
 mod init;
@@ -220,6 +222,12 @@ pub(crate) enum CliCommand {
     Workers,
     /// Run a program with a budget for its model calls.
     Gateway(GatewayArgs),
+    /// Perform the work of runs on a Restate cluster, until it is stopped.
+    #[cfg(feature = "restate")]
+    ServeWorker(cluster::ServeWorkerArgs),
+    /// Try a cluster on this machine, or repair one.
+    #[cfg(feature = "restate")]
+    Cluster(cluster::ClusterArgs),
     /// List known models, their prices, and which ones you can use.
     Models,
     /// Check everything a run needs and report what is missing.
@@ -532,6 +540,10 @@ pub(crate) struct WorkFlags {
     /// Start calls without asking while the worst cases of all such calls of the run add up to at most this amount.
     #[arg(long, value_name = "USD", allow_negative_numbers = true, value_parser = dollars)]
     pub(crate) approve_below: Option<f64>,
+
+    /// Where the run is at work: restate://HOST:PORT for the workers of a cluster, or local [default: local].
+    #[arg(long, env = "ADJUTANT_RUNTIME", value_name = "URL", hide_env_values = true)]
+    pub(crate) runtime: Option<String>,
 
     /// Print one JSON event per line to standard output instead of the result.
     #[arg(long)]

@@ -18,6 +18,7 @@ use crate::live::LiveView;
 use crate::output::{print, print_json, say};
 use crate::projections;
 use crate::records::{ViewDetail, archive_failure, fold, now};
+use crate::resume;
 use crate::run_lookup::{self, CommandVerb};
 
 /// How often `wait` reads the files of a run.
@@ -35,6 +36,10 @@ pub(crate) fn run_cancel(
     }
     let (files, session) = run_lookup::find_to_change(archive, named, &args.root, CANCEL, is_live)?;
     let target = ControlTarget::new(&files, session);
+    if files.runtime().is_some() && !is_live(&files) {
+        let session = session.filter(|session| *session != files.id().root_session());
+        return resume::cancel_on_cluster(archive, files, session);
+    }
     let cancelled = files.cancel(target.session).map_err(|error| target.control_failure(&error))?;
     let (how, pid, state) = match cancelled {
         CancelOutcome::ByItsProcess => ("obeyed", None, Outcome::Cancelled),

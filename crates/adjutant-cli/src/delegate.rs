@@ -25,6 +25,7 @@ use crate::execute::{DisplayOptions, RunRequest, conclude, execute_run};
 use crate::exit::{Exit, Failure};
 use crate::live::columns;
 use crate::output::{print, print_json, say};
+use crate::runtime;
 use crate::settings::{Settings, base_depth, home, open_archive};
 use crate::wiring::ModelSetup;
 
@@ -139,6 +140,7 @@ fn delegate_once(
     spaces.merge = args.work.merge.unwrap_or_default().request();
     spaces.verify = verify;
     let engine = engine.with_worker(args.work.spaces.worker.clone());
+    let engine = engine.with_runtime(runtime::of_flags(&args.work, &settings)?);
     let mut engine = engine.with_spaces(spaces).at_depth(base_depth);
     // An agent file with the name of the default agent does not replace it.
     let default = agent.map_or_else(|| engine.default_agent().clone(), |it| it.name.clone());

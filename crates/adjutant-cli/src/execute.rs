@@ -63,6 +63,13 @@ pub(crate) enum RunRequest {
     Tasks { briefs: Vec<Brief>, concurrency: Option<u64> },
     /// A goal that a parent agent works toward.
     Goal(Goal),
+    /// A run of a cluster, to be followed again.
+    Follow {
+        files: RunFiles,
+        journal: LoadedJournal,
+        /// Sent to the run at once.
+        order: Option<ControlCommand>,
+    },
     /// An existing run, to be resumed.
     Resume { files: RunFiles, journal: LoadedJournal, wish: ResumeRequest },
 }
@@ -154,6 +161,14 @@ pub(crate) fn execute_in_view(
             }
             RunRequest::Goal(goal) => {
                 wait_for_run(engine.run(goal, staff(archive.storage())), &orders, &live).await
+            }
+            RunRequest::Follow { files, journal, order } => {
+                if let Some(order) = order {
+                    // The channel is empty.
+                    let _ = orders.try_send(order);
+                }
+                let staff = staff(files.storage_read(journal));
+                wait_for_run(engine.follow(files.id(), staff), &orders, &live).await
             }
             RunRequest::Resume { files, journal, wish } => {
                 let staff = staff(files.storage_read(journal));
@@ -419,14 +434,22 @@ struct ResultNarrator {
 
 impl Narrator for ResultNarrator {
     fn results(&self, parent: SessionId, call: u32, form: ReturnFormat) -> String {
-        let live = self.live.borrow();
-        let results = CallResults::of(&live.view, parent, Some(call));
-        let options =
-            ResultOptions { result_tokens: self.result_tokens, ..ResultOptions::default() };
-        match form {
-            ReturnFormat::Markdown => results.markdown(&options),
-            ReturnFormat::Json => adjutant_view::wire::pretty(&results.json(&options)),
-        }
+        told_results(&self.live.borrow().view, (parent, call), form, self.result_tokens)
+    }
+}
+
+/// Returns the results of a call as its agent is told them.
+pub(crate) fn told_results(
+    view: &RunView,
+    (parent, call): (SessionId, u32),
+    form: ReturnFormat,
+    result_tokens: Option<u64>,
+) -> String {
+    let results = CallResults::of(view, parent, Some(call));
+    let options = ResultOptions { result_tokens, ..ResultOptions::default() };
+    match form {
+        ReturnFormat::Markdown => results.markdown(&options),
+        ReturnFormat::Json => adjutant_view::wire::pretty(&results.json(&options)),
     }
 }
 

@@ -25,6 +25,7 @@ use crate::exit::{Exit, Failure};
 use crate::output::say;
 use crate::resume::{ResumeFlags, RunToResume, resume_run};
 use crate::run_lookup::ProjectTree;
+use crate::runtime;
 use crate::settings::{Settings, base_depth, open_archive};
 use crate::wiring::ModelSetup;
 
@@ -110,6 +111,7 @@ pub(crate) fn run_goal(
     let mut engine = engine
         .with_agents(known, &settings.models_allowed)
         .with_worker(flags.spaces.worker.clone())
+        .with_runtime(runtime::of_flags(flags, &settings)?)
         .at_depth(base_depth);
     let goal = match (&slash, &prepared) {
         (Some(slash), Some(prepared)) => {

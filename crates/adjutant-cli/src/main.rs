@@ -11,6 +11,8 @@ mod approvals;
 mod args;
 mod ask;
 mod checks;
+#[cfg(feature = "restate")]
+mod cluster;
 mod commands;
 mod control;
 mod cost;
@@ -44,6 +46,7 @@ mod results;
 mod resume;
 mod run_lookup;
 mod run_summaries;
+mod runtime;
 mod screen_region;
 mod settings;
 mod story;
@@ -113,6 +116,10 @@ fn act(cli: Cli) -> Result<ExitCode, Failure> {
         CliCommand::Eval(args) => eval::run_eval(&args, json, home),
         CliCommand::Workers => workers::run_workers(json),
         CliCommand::Gateway(args) => return gateway::run_gateway(args, home),
+        #[cfg(feature = "restate")]
+        CliCommand::ServeWorker(args) => cluster::serve_worker::run_serve_worker(&args, home),
+        #[cfg(feature = "restate")]
+        CliCommand::Cluster(args) => cluster::run_cluster(&args, json, home),
         CliCommand::Models => models::run_models(json),
         CliCommand::Doctor => models::run_doctor(&settings::home(home)?, json),
         CliCommand::Init(args) => init::run_init(&args, json, home),

@@ -8,8 +8,8 @@ use adjutant_core::workspace::MergeRequest;
 use adjutant_core::{Policy, Preset, RunId, SessionId};
 use adjutant_engine::slash::{SlashCommands, builtin_agents};
 use adjutant_engine::{
-    Archive, Engine, EngineSetup, Expiry, FinishedRun, LoadedJournal, ResumeInfo, ResumeRequest,
-    RunFiles, RunLiveness,
+    Archive, ControlCommand, Engine, EngineSetup, Expiry, FinishedRun, LoadedJournal, ResumeInfo,
+    ResumeRequest, RunFiles, RunLiveness, WorkspaceSetup,
 };
 use adjutant_view::{Delegation, sanitize};
 use serde_json::{Value, json};
@@ -26,10 +26,11 @@ use crate::execute::{
 };
 use crate::exit::{Exit, Failure};
 use crate::hints::{advise, completed, quoted};
-use crate::output::say;
+use crate::output::{print, say};
 use crate::records;
 use crate::results::unkept_of;
 use crate::run_lookup::{self, CommandVerb};
+use crate::runtime;
 use crate::settings::Settings;
 use crate::story::ResumedStory;
 use crate::wiring::ModelSetup;
@@ -73,6 +74,9 @@ pub(crate) fn run_resume(
         run_lookup::find_to_change(archive, args.run.as_deref(), &args.root, RESUME, |_| true)?;
     let found = RunToResume::read(files)?;
     let RunToResume { files, past, .. } = &found;
+    if files.runtime().is_some() && past.nothing.is_none() {
+        return follow_on_cluster(archive, found, args, as_json);
+    }
     // Without a parent agent, the root session means the whole run.
     let session = session.filter(|it| past.has_lead || *it != files.id().root_session());
     let (say, on_this_model) = (args.say.clone(), args.model.is_some());
@@ -106,10 +110,81 @@ pub(crate) fn run_resume(
     if past.nothing.is_some() && is_plain && files.expiry() == Expiry::Kept {
         return show_ended(archive, found, &flags);
     }
+    if files.runtime().is_some() {
+        let text = format!("{run} ran on a cluster and has ended, so it cannot be continued");
+        return Err(Failure::usage(text).hint(format!("`adjutant result {run}` shows its result.")));
+    }
     resume_run(archive, found, wish, &flags).map_err(|failure| match unkept_of(archive, run) {
         Some(hint) if failure.exit == Exit::Usage => failure.hint(hint),
         Some(_) | None => failure,
     })
+}
+
+/// Follows a run of a cluster again until it ends, and prints its result.
+fn follow_on_cluster(
+    archive: &Archive,
+    found: RunToResume,
+    args: &ResumeRunArgs,
+    as_json: bool,
+) -> Result<Exit, Failure> {
+    let run = found.files.id();
+    let changes = changes(args);
+    if args.say.is_some() || args.rebase || !changes.is_empty() {
+        let text = format!("{run} is at work on a cluster; it can only be followed");
+        return Err(Failure::usage(text).hint(format!(
+            "Leave the flags out; `adjutant tell {run} TEXT` gives an agent a message meanwhile."
+        )));
+    }
+    let showing = DisplayOptions {
+        form: form(args.return_form, ReturnFormat::Markdown, as_json),
+        events: args.events,
+        result_tokens: found.past.policy.result_tokens,
+        merge: MergeAfterRun::default(),
+    };
+    let has_lead = found.past.has_lead;
+    let conducted = follow_again(archive, found, args.yes, None, &showing)?;
+    conclude(conducted, archive, has_lead, &showing)
+}
+
+/// Cancels a run of a cluster that no process of this machine follows, or one of its delegations.
+pub(crate) fn cancel_on_cluster(
+    archive: &Archive,
+    files: RunFiles,
+    session: Option<SessionId>,
+) -> Result<Exit, Failure> {
+    let found = RunToResume::read(files)?;
+    let showing = DisplayOptions {
+        form: ResultFormat::Markdown,
+        events: false,
+        result_tokens: found.past.policy.result_tokens,
+        merge: MergeAfterRun::default(),
+    };
+    let order = session.map_or(ControlCommand::CancelRun, ControlCommand::Cancel);
+    let run = found.files.id();
+    follow_again(archive, found, true, Some(order), &showing)?;
+    print(&format!("{run} cancelled\n"))?;
+    Ok(Exit::Completed)
+}
+
+fn follow_again(
+    archive: &Archive,
+    found: RunToResume,
+    yes: bool,
+    order: Option<ControlCommand>,
+    showing: &DisplayOptions,
+) -> Result<ExecutedRun, Failure> {
+    let RunToResume { files, journal, past } = found;
+    refuse_live(&files)?;
+    let terminal = if yes { None } else { Terminal::open() };
+    let approver = approver(yes, terminal, archive.registry(), None);
+    let workdir =
+        absolute(&past.workdir).map_err(|failure| failure.hint(moved_tree_hint(files.id())))?;
+    // This process performs nothing, so any model will do.
+    let model = demo::model()?;
+    let engine = Engine::new(EngineSetup::new(past.policy, model, workdir))
+        .map_err(|error| engine_failure(&error))?
+        .with_runtime(runtime::open(files.runtime().as_deref())?);
+    execute_run(engine, archive, RunRequest::Follow { files, journal, order }, approver, showing)
 }
 
 /// Returns the session whose work `--rebase` moves: the named one, or the only one of the run with a workspace.
@@ -345,6 +420,25 @@ pub(crate) fn resume_run(
         version: env!("CARGO_PKG_VERSION").to_owned(),
         workers: Some(wiring.workers(&settings)?),
     };
+    let engine = engine_of(setup, spaces, &past, &settings, archive)?;
+    let engine = story.iter_mut().fold(engine, |engine, story| story.configure(engine));
+    let showing = DisplayOptions { form, events: flags.events, result_tokens, merge };
+    let work = RunRequest::Resume { files, journal, wish };
+    let conducted = execute_run(engine, archive, work, approver, &showing)?;
+    match story {
+        Some(story) => story.conclude(conducted, &showing),
+        None => conclude(conducted, archive, past.has_lead, &showing),
+    }
+}
+
+/// Returns an engine with the agents and slash commands of a run that began elsewhere or before.
+fn engine_of(
+    setup: EngineSetup,
+    spaces: WorkspaceSetup,
+    past: &ResumeInfo,
+    settings: &Settings,
+    archive: &Archive,
+) -> Result<Engine, Failure> {
     let mut roster = agents::find(&setup.workdir)?;
     let mut commands = SlashCommands::default();
     if past.policy.preset == Preset::Command {
@@ -361,16 +455,36 @@ pub(crate) fn resume_run(
     })?;
     let engine = Engine::new(setup).map_err(|error| engine_failure(&error))?;
     let engine = engine.with_spaces(spaces).with_efforts(settings.efforts.clone());
-    let engine =
-        engine.with_agents(roster.agents, &settings.models_allowed).with_commands(commands);
-    let engine = story.iter_mut().fold(engine, |engine, story| story.configure(engine));
-    let showing = DisplayOptions { form, events: flags.events, result_tokens, merge };
-    let work = RunRequest::Resume { files, journal, wish };
-    let conducted = execute_run(engine, archive, work, approver, &showing)?;
-    match story {
-        Some(story) => story.conclude(conducted, &showing),
-        None => conclude(conducted, archive, past.has_lead, &showing),
-    }
+    Ok(engine.with_agents(roster.agents, &settings.models_allowed).with_commands(commands))
+}
+
+/// Returns the engine of a worker that performs the effects of a run.
+///
+/// The limits are those of the run: they were set where it was started, and its core judges them.
+#[cfg(feature = "restate")]
+pub(crate) fn worker_engine(
+    home: &std::path::Path,
+    run: RunId,
+    past: &ResumeInfo,
+) -> Result<Engine, Failure> {
+    let archive = crate::settings::open_archive(Some(home.to_owned()))?;
+    let workdir = absolute(&past.workdir)?;
+    let preset = Some(past.policy.preset.name().to_owned());
+    let settings = Settings::load(&PolicyFlags { preset, ..PolicyFlags::default() }, &workdir)?;
+    let flags = WorkspaceSetupFlags::default();
+    let toolchains = Some(&settings.toolchains);
+    let spaces = flags.setup_resumed(archive.path(), run, past, toolchains, false)?;
+    let wiring = ModelSetup::new(&settings)?;
+    let chosen = wiring.choose(past.model.as_deref())?;
+    let setup = EngineSetup {
+        policy: past.policy.clone(),
+        opener: Some(chosen.opener(&wiring)),
+        web: settings.web(),
+        secrets: [settings.secrets.clone(), wiring.secrets()].concat(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        ..EngineSetup::new(past.policy.clone(), chosen.model, workdir)
+    };
+    engine_of(setup, spaces, past, &settings, &archive).map(Engine::with_guidance)
 }
 
 /// Describes what can be done about a run whose directory is gone.

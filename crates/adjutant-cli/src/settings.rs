@@ -44,6 +44,8 @@ struct ConfigFile {
     preset: Option<String>,
     /// The model to use; allowed in the user's own configuration file only.
     model: Option<String>,
+    /// Where runs are at work; allowed in the user's own configuration file only.
+    runtime: Option<RuntimeSection>,
     /// Models that agent files of a project may choose; allowed in the user's own configuration file only.
     #[serde(default)]
     models_allowed: Vec<String>,
@@ -144,6 +146,7 @@ impl ConfigFile {
     fn sets_more_than_limits(&self) -> bool {
         self.preset.is_some()
             || self.model.is_some()
+            || self.runtime.is_some()
             || !self.models_allowed.is_empty()
             || self.search.is_some()
             || !self.providers.is_empty()
@@ -154,6 +157,14 @@ impl ConfigFile {
             || self.mcp.is_some()
             || !self.workers.is_empty()
     }
+}
+
+/// The `[runtime]` section of the user's configuration.
+#[derive(Clone, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RuntimeSection {
+    /// `local`, or restate://HOST:PORT of a cluster.
+    url: String,
 }
 
 /// A `[providers.NAME]` section of the user's configuration.
@@ -250,6 +261,8 @@ pub(crate) struct Settings {
     pub(crate) policy: LayeredPolicy,
     /// The model named by the user's configuration.
     pub(crate) model: Option<String>,
+    /// Where runs are at work, as the user's configuration says.
+    pub(crate) runtime: Option<String>,
     /// The models that agent files of a project may choose.
     pub(crate) models_allowed: Vec<String>,
     /// Secrets that are masked in all tool output.
@@ -341,6 +354,7 @@ impl Settings {
         Ok(Self {
             policy,
             model: user.model,
+            runtime: user.runtime.map(|runtime| runtime.url),
             models_allowed: user.models_allowed,
             secrets,
             providers: user.providers,

@@ -26,6 +26,10 @@ const GROUPS: [(&str, &[&str]); 6] = [
             "mcp",
             "completions",
             "update",
+            #[cfg(feature = "restate")]
+            "serve-worker",
+            #[cfg(feature = "restate")]
+            "cluster",
         ],
     ),
     ("Check", &["doctor", "eval", "check", "parse", "validate"]),

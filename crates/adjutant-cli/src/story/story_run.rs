@@ -19,6 +19,7 @@ use crate::exit::{Exit, Failure};
 use crate::hints::typed_flags;
 use crate::output::say;
 use crate::results::{MergeScope, after_run};
+use crate::runtime;
 use crate::wiring::ChosenModel;
 
 /// What to do if the agent of a story gets no workspace.
@@ -71,7 +72,8 @@ impl PrdSession<'_> {
             .at_depth(self.base_depth)
             .with_stories(names(self.file.prd()))
             .with_spaces(spaces)
-            .with_worker(self.args.work.spaces.worker.clone());
+            .with_worker(self.args.work.spaces.worker.clone())
+            .with_runtime(runtime::of_flags(&self.args.work, &self.settings)?);
         let mut terms = self.terms.take();
         let mut engine = detached::hand_to_engine(engine, terms.as_mut());
         let goal = Goal {

@@ -4,6 +4,8 @@
 mod agents;
 mod approvals;
 mod check;
+#[cfg(feature = "restate")]
+mod cluster;
 mod commands;
 mod control;
 mod delegate;

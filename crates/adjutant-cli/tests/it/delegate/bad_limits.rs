@@ -184,7 +184,7 @@ fn a_broken_config_file_is_named_with_the_place() {
           |
         1 | [plicy]
           |  ^^^^^
-        unknown field `plicy`, expected one of `preset`, `model`, `models_allowed`, `search`, `providers`, `models`, `effort`, `routing`, `verify`, `notify`, `workers`, `mcp`, `toolchains`, `policy`
+        unknown field `plicy`, expected one of `preset`, `model`, `runtime`, `models_allowed`, `search`, `providers`, `models`, `effort`, `routing`, `verify`, `notify`, `workers`, `mcp`, `toolchains`, `policy`
         [exit 2]
     ");
     insta::assert_snapshot!(with_project("[policy]\nmax_depth = 'one'").talk(), @r#"

@@ -462,3 +462,16 @@ fn up_to_four_typed_tasks_run_at_once() {
         assert_eq!(shown.unwrap().trim(), format!("{at_once} at a time"), "{args:?}: {out}");
     }
 }
+
+#[cfg(not(feature = "restate"))]
+#[test]
+fn a_cluster_needs_a_program_that_was_built_for_it() {
+    let rig = Rig::with_script("[[turn]]\ntext = \"Seen.\"\n");
+    let output = rig.delegate(&["-t", "a=Look", "--runtime", "restate://127.0.0.1:8080"]);
+    assert_eq!(output.code, 2, "{output}");
+    assert!(output.stderr.contains("needs the cargo feature `restate`"), "{output}");
+    let output = rig.delegate(&["-t", "a=Look", "--runtime", "http://127.0.0.1:8080"]);
+    assert_eq!(output.code, 2, "{output}");
+    assert!(output.stderr.contains("is not local or restate://HOST:PORT"), "{output}");
+    assert_eq!(rig.delegate(&["-t", "a=Look", "--runtime", "local"]).code, 0);
+}

@@ -202,6 +202,12 @@ fn the_help_of_delegate_teaches_by_example() {
                   Start calls without asking while the worst cases of all such calls of the run add up to at
                   most this amount
 
+              --runtime <URL>
+                  Where the run is at work: restate://HOST:PORT for the workers of a cluster, or local
+                  [default: local]
+                  
+                  [env: ADJUTANT_RUNTIME]
+
               --events
                   Print one JSON event per line to standard output instead of the result
 

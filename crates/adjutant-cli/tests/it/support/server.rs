@@ -1,9 +1,9 @@
 //! Strict fake servers of the providers for the binary under test.
 
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 
-use adjutant_testkit::fake::{Api, FakeServer, RecordedRequest, Script};
+use adjutant_testkit::fake::{Api, FakeServer, RecordedRequest, RunningServer, Script};
 use tokio::sync::oneshot;
 
 use crate::support::rig::{Call, Rig};
@@ -14,6 +14,11 @@ pub(crate) const KEY: &str = "a-key-that-stays-secret";
 pub(crate) struct Server {
     pub(crate) url: String,
     api: Api,
+    #[cfg_attr(
+        not(feature = "restate"),
+        expect(dead_code, reason = "asked for requests on a cluster")
+    )]
+    running: Arc<RunningServer>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<Vec<RecordedRequest>>>,
 }
@@ -32,14 +37,22 @@ impl Server {
         let (tell, told) = mpsc::channel();
         let (stop, stopped) = oneshot::channel();
         let serve = async move {
-            let running = server.start().await;
-            tell.send(format!("http://{}", running.address())).unwrap();
+            let running = Arc::new(server.start().await);
+            tell.send(Arc::clone(&running)).unwrap();
             let _ = stopped.await;
             running.requests()
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let thread = thread::spawn(move || runtime.block_on(serve));
-        Self { url: told.recv().unwrap(), api, stop: Some(stop), thread: Some(thread) }
+        let running = told.recv().unwrap();
+        let url = format!("http://{}", running.address());
+        Self { url, api, running, stop: Some(stop), thread: Some(thread) }
+    }
+
+    /// Returns the requests so far.
+    #[cfg(feature = "restate")]
+    pub(crate) fn requests(&self) -> Vec<RecordedRequest> {
+        self.running.requests()
     }
 
     /// Ends the server and returns its recorded requests.

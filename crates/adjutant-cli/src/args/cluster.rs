@@ -1,0 +1,67 @@
+//! The flags of the commands for clusters.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+/// Where a cluster is.
+#[derive(Debug, Args)]
+pub(crate) struct ClusterPlace {
+    /// The cluster: restate://HOST:PORT of its ingress; several nodes are separated by commas.
+    #[arg(long, env = "ADJUTANT_RUNTIME", value_name = "URL", hide_env_values = true)]
+    pub(crate) runtime: String,
+
+    /// The admin address of the cluster [default: port 9070 of the first host].
+    #[arg(long, value_name = "URL")]
+    pub(crate) admin: Option<String>,
+}
+
+/// The flags of `adjutant serve-worker`.
+#[derive(Debug, Args)]
+pub(crate) struct ServeWorkerArgs {
+    #[command(flatten)]
+    pub(crate) place: ClusterPlace,
+
+    /// The name of this worker: unique in the cluster, and the same after a restart [default: the name of this machine].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+
+    /// The address at which the cluster reaches this worker; port 0 is any free one.
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:0")]
+    pub(crate) listen: SocketAddr,
+
+    /// Answer HTTP requests at this address with the worker's name and how many steps it performs.
+    #[arg(long, value_name = "IP:PORT")]
+    pub(crate) health: Option<SocketAddr>,
+
+    /// The public key of the cluster: calls that it did not sign are refused.
+    #[arg(long, value_name = "publickeyv1_…")]
+    pub(crate) identity_key: Option<String>,
+}
+
+/// The flags of `adjutant cluster`.
+#[derive(Debug, Args)]
+pub(crate) struct ClusterArgs {
+    #[command(subcommand)]
+    pub(crate) command: ClusterCommand,
+}
+
+/// What to do with a cluster.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ClusterCommand {
+    /// Start a Restate server from npm and two workers on this machine, until ctrl+c.
+    Dev(DevArgs),
+    /// List the workers that are live and take work.
+    Workers(ClusterPlace),
+    /// Resume the calls that the server paused after an outage of more than a day.
+    ResumePaused(ClusterPlace),
+}
+
+/// The flags of `adjutant cluster dev`.
+#[derive(Debug, Args)]
+pub(crate) struct DevArgs {
+    /// The Restate server to start instead of the one from npm.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) server: Option<PathBuf>,
+}

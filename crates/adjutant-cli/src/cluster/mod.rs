@@ -1,0 +1,57 @@
+//! Work on a Restate cluster: `serve-worker`, `cluster dev`, `cluster workers` and `cluster resume-paused`.
+
+mod dev;
+pub(crate) mod serve_worker;
+
+use std::path::PathBuf;
+
+use adjutant_restate::{Admin, CallError, Ingress, LiveWorker, WorkerAbilities};
+use adjutant_view::sanitize;
+use serde_json::json;
+
+use crate::args::cluster::{ClusterArgs, ClusterCommand};
+use crate::exit::{Exit, Failure};
+use crate::output::{print, print_json};
+use crate::runtime::addresses;
+
+/// Runs `adjutant cluster`.
+pub(crate) fn run_cluster(
+    args: &ClusterArgs,
+    as_json: bool,
+    home: Option<PathBuf>,
+) -> Result<Exit, Failure> {
+    match &args.command {
+        ClusterCommand::Dev(args) => dev::run_dev(args, home),
+        ClusterCommand::Workers(place) => {
+            let ingress = Ingress::new(addresses(&place.runtime)?);
+            let workers = block_on(ingress.workers())?;
+            if as_json {
+                print_json(&json!({ "v": 1, "workers": workers }))?;
+            } else if workers.is_empty() {
+                print("No worker is at work.\n")?;
+            }
+            for LiveWorker { name, abilities } in workers.iter().filter(|_| !as_json) {
+                let WorkerAbilities { version, host } = abilities;
+                let line = format!("{name}  on {host}, version {version}");
+                print(&format!("{}\n", sanitize::line(&line)))?;
+            }
+            Ok(Exit::Completed)
+        }
+        ClusterCommand::ResumePaused(place) => {
+            let addresses = addresses(&place.runtime)?;
+            let admin = serve_worker::admin(&addresses, place.admin.as_deref())?;
+            let count = block_on(Admin::new(admin).resume_paused())?;
+            print(&format!("{count} paused calls resumed\n"))?;
+            Ok(Exit::Completed)
+        }
+    }
+}
+
+/// Runs one call.
+fn block_on<T>(call: impl Future<Output = Result<T, CallError>>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| {
+        Failure::new(Exit::Failed, format!("cannot start the runtime: {error}"))
+    })?;
+    runtime.block_on(call).map_err(|error| Failure::from_error(Exit::Failed, &error))
+}

@@ -1,0 +1,180 @@
+//! `serve-worker`: performs the effects of runs on a cluster with the engine of local runs.
+
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use adjutant_core::schema::ReturnFormat;
+use adjutant_core::{Event, RunId, SessionId, Timestamp};
+use adjutant_engine::{Narrator, RecordedDecision, Reporter, ResumeInfo};
+use adjutant_restate::{
+    Admin, CallError, Ingress, RunPerformer, Worker, WorkerAbilities, WorkerError, WorkerSetup,
+};
+use adjutant_view::{RunView, TimedEvent};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::args::cluster::ServeWorkerArgs;
+use crate::execute::told_results;
+use crate::exit::{Exit, Failure};
+use crate::output::say;
+use crate::resume::worker_engine;
+use crate::runtime::addresses;
+use crate::settings;
+
+/// The port of a node's admin address.
+const ADMIN_PORT: u16 = 9070;
+
+/// The longest name of a worker.
+const NAME_CHARS: usize = 40;
+
+/// Runs the command until a signal ends it.
+pub(crate) fn run_serve_worker(
+    args: &ServeWorkerArgs,
+    given_home: Option<PathBuf>,
+) -> Result<Exit, Failure> {
+    let addresses = addresses(&args.place.runtime)?;
+    let name = worker_name(args.name.as_deref())?;
+    let home = settings::home(given_home)?;
+    let admin = admin(&addresses, args.place.admin.as_deref())?;
+    let failed = |what: &str, error: std::io::Error| {
+        Failure::new(Exit::Failed, format!("cannot {what}: {error}"))
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|error| failed("start the runtime", error))?;
+    let setup = WorkerSetup {
+        name,
+        listen: args.listen,
+        health: args.health,
+        ingress: Ingress::new(addresses),
+        admin: Admin::new(admin),
+        identity_key: args.identity_key.clone(),
+        abilities: WorkerAbilities {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            host: host_name(),
+        },
+        factory: Arc::new(move |run, opening| {
+            performer(&home, run, opening).map_err(|failure| failure.to_string())
+        }),
+    };
+    runtime.block_on(async {
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(|it| failed("catch signals", it))?;
+        let mut terminate = signal(SignalKind::terminate()).map_err(|it| failed("catch signals", it))?;
+        let worker = Worker::start(setup).await.map_err(|error| explain(&error))?;
+        say(&format!("adjutant: worker {} is at work; ctrl+c ends it at once, SIGTERM when its agents have ended", worker.name()));
+        let (drain, drained) = tokio::sync::oneshot::channel();
+        let end = async {
+            let mut drain = Some(drain);
+            loop {
+                tokio::select! {
+                    _ = interrupt.recv() => return,
+                    _ = terminate.recv() => match drain.take() {
+                        Some(drain) => {
+                            say("adjutant: no further work is taken; the worker ends when its agents have ended");
+                            let _ = drain.send(());
+                        }
+                        None => return,
+                    },
+                }
+            }
+        };
+        let drain = async {
+            if drained.await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        };
+        worker.serve_until(drain, end).await;
+        Ok::<(), Failure>(())
+    })?;
+    // A tool call may still run on its thread.
+    runtime.shutdown_background();
+    Ok(Exit::Completed)
+}
+
+/// Returns the admin address: the given one, or that of the first node.
+pub(crate) fn admin(ingress: &[String], given: Option<&str>) -> Result<String, Failure> {
+    if let Some(given) = given {
+        let is_address = given.starts_with("http://") && given.len() > "http://".len();
+        let wrong = || Failure::usage(format!("--admin: `{given}` is not http://HOST:PORT"));
+        return is_address.then(|| given.trim_end_matches('/').to_owned()).ok_or_else(wrong);
+    }
+    let host = ingress.first().and_then(|first| first.rsplit_once(':'));
+    host.map(|(host, _)| format!("{host}:{ADMIN_PORT}"))
+        .ok_or_else(|| Failure::usage("--admin: give the admin address"))
+}
+
+fn explain(error: &WorkerError) -> Failure {
+    let failure = Failure::from_error(Exit::Failed, error);
+    match error {
+        WorkerError::Call(CallError::Unreachable { .. }) => {
+            failure.hint("Start a server first; 'cluster dev' starts one on this machine.")
+        }
+        WorkerError::NameTaken { .. } => failure.hint("Choose another name with --name."),
+        WorkerError::Call(_)
+        | WorkerError::Listen { .. }
+        | WorkerError::Version(_)
+        | WorkerError::Thread(_) => failure,
+        WorkerError::IdentityKey(_) => Failure::from_error(Exit::Usage, error)
+            .hint("The server prints its key when it starts; it begins with publickeyv1_."),
+    }
+}
+
+/// Returns the name of the worker, which becomes part of a service's name.
+fn worker_name(given: Option<&str>) -> Result<String, Failure> {
+    let name = given.map_or_else(host_name, str::to_owned);
+    let is_plain = |it: char| it.is_ascii_alphanumeric() || it == '-' || it == '_';
+    if name.is_empty() || name.len() > NAME_CHARS || !name.chars().all(is_plain) {
+        let text = format!("--name: `{name}` is not 1 to {NAME_CHARS} letters, digits, - or _");
+        return Err(Failure::usage(text));
+    }
+    Ok(name)
+}
+
+fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let plain = |it: char| if it.is_ascii_alphanumeric() || it == '-' { it } else { '-' };
+    name.trim().chars().map(plain).take(NAME_CHARS).collect()
+}
+
+/// Sets up what performs the effects of a run.
+fn performer(
+    home: &Path,
+    run: RunId,
+    opening: &[RecordedDecision],
+) -> Result<RunPerformer, Failure> {
+    let events = opening.iter().flat_map(|it| it.events.iter().map(|event| (it.at, event)));
+    let past = ResumeInfo::of(events)
+        .ok_or_else(|| Failure::new(Exit::Failed, "the run has no beginning"))?;
+    let view = Rc::new(RefCell::new(RunView::default()));
+    let result_tokens = past.policy.result_tokens;
+    let engine = worker_engine(home, run, &past)?;
+    Ok(RunPerformer {
+        engine,
+        narrator: Rc::new(ViewNarrator { view: Rc::clone(&view), result_tokens }),
+        reporters: vec![Box::new(ViewReporter(view))],
+    })
+}
+
+/// Puts results into words from the state of the run.
+struct ViewNarrator {
+    view: Rc<RefCell<RunView>>,
+    result_tokens: Option<u64>,
+}
+
+impl Narrator for ViewNarrator {
+    fn results(&self, parent: SessionId, call: u32, form: ReturnFormat) -> String {
+        told_results(&self.view.borrow(), (parent, call), form, self.result_tokens)
+    }
+}
+
+/// Keeps the state of the run.
+struct ViewReporter(Rc<RefCell<RunView>>);
+
+impl Reporter for ViewReporter {
+    fn report(&mut self, at: Timestamp, wall_ms: u64, event: &Event) {
+        self.0.borrow_mut().apply(TimedEvent::new(at, wall_ms, event));
+    }
+}

@@ -1,0 +1,92 @@
+//! Where runs are decided and recorded: in this process, or on a cluster that `--runtime` names.
+
+use std::rc::Rc;
+
+use adjutant_engine::RemoteRuntime;
+
+use crate::args::WorkFlags;
+use crate::exit::Failure;
+use crate::settings::Settings;
+
+/// The scheme of a cluster's address.
+const SCHEME: &str = "restate://";
+
+/// Returns where a run of these flags is at work: as typed, else as the user's configuration says.
+pub(crate) fn of_flags(
+    flags: &WorkFlags,
+    settings: &Settings,
+) -> Result<Option<Rc<dyn RemoteRuntime>>, Failure> {
+    let runtime = open(flags.runtime.as_deref().or(settings.runtime.as_deref()))?;
+    let is_local = |flag: &str, why: &str| {
+        Failure::usage(format!("{flag} works only with --runtime local: {why}"))
+    };
+    match (&runtime, flags) {
+        (None, _) => Ok(None),
+        (Some(_), WorkFlags { record: Some(_), .. }) => {
+            Err(is_local("--record", "the workers call the provider"))
+        }
+        (Some(_), WorkFlags { in_place: true, .. }) => {
+            Err(is_local("--in-place", "workers write in workspaces; use --write"))
+        }
+        (Some(_), flags) if flags.spaces.worker.is_some() => {
+            Err(is_local("--worker", "the workers of a cluster do the work themselves"))
+        }
+        (Some(_), _) => Ok(runtime),
+    }
+}
+
+/// Opens the named runtime; `None` for this process.
+pub(crate) fn open(named: Option<&str>) -> Result<Option<Rc<dyn RemoteRuntime>>, Failure> {
+    let Some(named) = named.filter(|it| !it.is_empty() && *it != "local") else { return Ok(None) };
+    addresses(named).and_then(connect).map(Some)
+}
+
+/// Returns the addresses of a cluster's ingress, such as `http://127.0.0.1:8080`.
+pub(crate) fn addresses(named: &str) -> Result<Vec<String>, Failure> {
+    let wrong = || {
+        Failure::usage(format!("--runtime: `{named}` is not local or {SCHEME}HOST:PORT"))
+            .hint("Several nodes are separated by commas: restate://10.0.0.1:8080,10.0.0.2:8080.")
+    };
+    let hosts = named.strip_prefix(SCHEME).ok_or_else(wrong)?;
+    let is_address = |host: &str| {
+        let (name, port) = host.rsplit_once(':')?;
+        let port = port.trim_end_matches('/');
+        (!name.is_empty() && !name.contains(['/', '@'])).then_some(())?;
+        port.parse::<u16>().ok().map(|port| format!("http://{name}:{port}"))
+    };
+    hosts.split(',').map(|host| is_address(host).ok_or_else(wrong)).collect()
+}
+
+#[cfg(feature = "restate")]
+#[expect(clippy::unnecessary_wraps, reason = "without the feature it fails")]
+fn connect(addresses: Vec<String>) -> Result<Rc<dyn RemoteRuntime>, Failure> {
+    let ingress = adjutant_restate::Ingress::new(addresses);
+    Ok(Rc::new(adjutant_restate::ClusterRuntime::new(ingress)))
+}
+
+#[cfg(not(feature = "restate"))]
+fn connect(_addresses: Vec<String>) -> Result<Rc<dyn RemoteRuntime>, Failure> {
+    Err(Failure::usage("--runtime restate://… needs the cargo feature `restate`, and this program was built without it")
+        .hint("docs/cluster.md has the command that builds it from the sources."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_names_one_node_or_several() {
+        let all = addresses("restate://a:8080,[::1]:1").unwrap_or_default();
+        assert_eq!(all, ["http://a:8080", "http://[::1]:1"]);
+        for wrong in [
+            "restate://",
+            "restate://a",
+            "http://a:1",
+            "restate://a:b",
+            "restate://u@a:1",
+            "restate://a:1,",
+        ] {
+            assert!(addresses(wrong).is_err(), "{wrong}");
+        }
+    }
+}

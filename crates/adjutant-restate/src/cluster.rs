@@ -1,0 +1,202 @@
+//! The virtual object that knows which workers live and which runs are under way.
+//!
+//! It compares no clocks: a worker counts as gone when another one has sent several signs of life since its last. So clocks
+//! that differ between machines change nothing, and a cluster that stood still as a whole loses nobody.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use restate_sdk::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use crate::object::RunObjectClient;
+use crate::wire::{Heartbeat, LiveWorker, RunInput, Submission, WorkerAbilities};
+
+/// How many signs of life another worker sends until a silent one counts as gone.
+const MISSED: u32 = 5;
+
+/// The workers by name.
+type Members = BTreeMap<String, Member>;
+
+/// What is known about a worker.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Member {
+    instance: String,
+    abilities: WorkerAbilities,
+    /// The signs of life of each other worker since its own last.
+    missed: BTreeMap<String, u32>,
+    is_live: bool,
+    /// Whether it gets no further sessions.
+    #[serde(default)]
+    is_leaving: bool,
+}
+
+/// The handlers of the cluster.
+pub(crate) struct ClusterObject;
+
+#[object(
+    name = "AdjutantCluster",
+    journal_retention = "0s",
+    idempotency_retention = "0s",
+    invocation_retry_policy(
+        initial_interval = "20ms",
+        max_interval = "500ms",
+        max_attempts = 200000
+    )
+)]
+impl ClusterObject {
+    /// Takes a sign of life. Runs are told which workers came or went.
+    #[handler]
+    async fn beat(
+        &self,
+        ctx: ObjectContext<'_>,
+        Json(beat): Json<Heartbeat>,
+    ) -> Result<(), HandlerError> {
+        let mut members = members(ctx.get("members").await?);
+        let changes = take_beat(&mut members, beat);
+        ctx.set("members", Json(members));
+        tell_runs(&ctx, changes).await
+    }
+
+    /// Takes a worker out: it gets no further sessions, and those it has go to others.
+    #[handler]
+    async fn leave(
+        &self,
+        ctx: ObjectContext<'_>,
+        Json(worker): Json<String>,
+    ) -> Result<(), HandlerError> {
+        let mut members = members(ctx.get("members").await?);
+        let was_live = members.remove(&worker).is_some_and(|member| member.is_live);
+        ctx.set("members", Json(members));
+        let changes = if was_live { vec![Some(worker)] } else { Vec::new() };
+        tell_runs(&ctx, changes).await
+    }
+
+    /// Returns the live workers that take sessions.
+    #[handler(idempotency_retention = "0s")]
+    async fn workers(
+        &self,
+        ctx: SharedObjectContext<'_>,
+    ) -> Result<Json<Vec<LiveWorker>>, HandlerError> {
+        let members = members(ctx.get("members").await?).into_iter();
+        let live = members.filter(|(_, member)| member.is_live && !member.is_leaving);
+        Ok(Json(
+            live.map(|(name, member)| LiveWorker { name, abilities: member.abilities }).collect(),
+        ))
+    }
+
+    /// Notes a run that has begun.
+    #[handler(ingress_private = true)]
+    async fn began(
+        &self,
+        ctx: ObjectContext<'_>,
+        Json(run): Json<String>,
+    ) -> Result<(), HandlerError> {
+        let mut runs = runs(ctx.get("runs").await?);
+        runs.insert(run);
+        ctx.set("runs", Json(runs));
+        Ok(())
+    }
+
+    /// Forgets a run that has ended.
+    #[handler(ingress_private = true)]
+    async fn ended(
+        &self,
+        ctx: ObjectContext<'_>,
+        Json(run): Json<String>,
+    ) -> Result<(), HandlerError> {
+        let mut runs = runs(ctx.get("runs").await?);
+        runs.remove(&run);
+        ctx.set("runs", Json(runs));
+        Ok(())
+    }
+}
+
+/// Takes a sign of life. Returns the workers that are lost since, and `None` for one that came.
+fn take_beat(members: &mut Members, beat: Heartbeat) -> Vec<Option<String>> {
+    let mut changes = Vec::new();
+    for (name, other) in members.iter_mut().filter(|(name, _)| **name != beat.worker) {
+        let missed = other.missed.entry(beat.worker.clone()).or_default();
+        *missed += 1;
+        if *missed >= MISSED && other.is_live {
+            other.is_live = false;
+            changes.push(Some(name.clone()));
+        }
+    }
+    let Heartbeat { worker, instance, abilities, is_leaving } = beat;
+    let member = members.entry(worker).or_default();
+    if !member.is_live {
+        changes.push(None);
+    }
+    *member = Member { instance, abilities, missed: BTreeMap::new(), is_live: true, is_leaving };
+    changes
+}
+
+fn members(kept: Option<Json<Members>>) -> Members {
+    kept.map(Json::into_inner).unwrap_or_default()
+}
+
+fn runs(kept: Option<Json<BTreeSet<String>>>) -> BTreeSet<String> {
+    kept.map(Json::into_inner).unwrap_or_default()
+}
+
+async fn tell_runs(
+    ctx: &ObjectContext<'_>,
+    changes: Vec<Option<String>>,
+) -> Result<(), HandlerError> {
+    if changes.is_empty() {
+        return Ok(());
+    }
+    let runs = runs(ctx.get("runs").await?);
+    for lost in changes {
+        for run in &runs {
+            let input = RunInput::WorkersChanged { lost: lost.clone() };
+            let submission = Submission { wall_ms: 0, known: 0, input };
+            ctx.object_client::<RunObjectClient>(run.clone()).submit(Json(submission)).send();
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn beat(members: &mut Members, worker: &str) -> Vec<Option<String>> {
+        let beat = Heartbeat {
+            worker: worker.to_owned(),
+            instance: "1".to_owned(),
+            abilities: WorkerAbilities::default(),
+            is_leaving: false,
+        };
+        take_beat(members, beat)
+    }
+
+    #[test]
+    fn a_worker_is_lost_when_another_beats_five_times_without_it() {
+        let mut members = Members::new();
+        assert_eq!(beat(&mut members, "one"), [None]);
+        assert_eq!(beat(&mut members, "two"), [None]);
+        for _ in 0..20 {
+            assert_eq!(beat(&mut members, "one"), []);
+            assert_eq!(beat(&mut members, "two"), []);
+        }
+        for _ in 0..4 {
+            assert_eq!(beat(&mut members, "one"), []);
+        }
+        assert_eq!(beat(&mut members, "one"), [Some("two".to_owned())]);
+        assert_eq!(beat(&mut members, "one"), [], "it is lost once");
+        assert_eq!(beat(&mut members, "two"), [None], "it is back");
+    }
+
+    #[test]
+    fn many_workers_together_do_not_make_one_lost() {
+        let mut members = Members::new();
+        let names: Vec<String> = (0..50).map(|number| number.to_string()).collect();
+        for _ in 0..3 {
+            for name in &names {
+                let changes = beat(&mut members, name);
+                assert!(changes.iter().all(Option::is_none), "{changes:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Following a run: fetching its batches, and sending commands to it, several at once and each exactly once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use adjutant_core::Event;
+use adjutant_engine::{RecordedDecision, RunLink, RunUpdate, SentCommand};
+use tokio::sync::mpsc;
+
+use crate::client::{CallError, Ingress};
+use crate::wire::{Batch, RunInput, Submission, TimedCommand};
+
+/// The most commands of one call.
+const COMMANDS: usize = 256;
+
+/// The updates that a follower has not taken yet. Fetching waits beyond that.
+const UPDATES: usize = 16;
+
+/// How long a front end waits for the next batch in one call.
+const LONG_POLL: Duration = Duration::from_secs(10);
+
+/// The sender's side of a [`RunLink`].
+pub(crate) struct LinkEnds {
+    pub(crate) commands: mpsc::UnboundedReceiver<SentCommand>,
+    pub(crate) updates: mpsc::Sender<RunUpdate>,
+}
+
+/// Makes a link and its other side.
+pub(crate) fn link() -> (RunLink, LinkEnds) {
+    let (sender, commands) = mpsc::unbounded_channel();
+    let (updates, receiver) = mpsc::channel(UPDATES);
+    (RunLink { commands: sender, updates: receiver }, LinkEnds { commands, updates })
+}
+
+/// Sends the commands of one follower to a run.
+pub(crate) struct CommandSender {
+    pub(crate) ingress: Ingress,
+    pub(crate) run: String,
+    /// Makes the keys of its calls unique.
+    pub(crate) instance: String,
+    /// How many batches the follower has.
+    pub(crate) known: Arc<AtomicU64>,
+    /// Whether a call is under way, whose answer may bring a batch.
+    pub(crate) is_calling: Arc<AtomicBool>,
+    /// Receives the number of batches and the last batch after a call.
+    pub(crate) recorded: mpsc::UnboundedSender<(u64, Option<Batch>)>,
+}
+
+impl CommandSender {
+    /// Sends commands in order until the follower has ended.
+    pub(crate) async fn send_all(
+        self,
+        mut commands: mpsc::UnboundedReceiver<SentCommand>,
+    ) -> Result<(), CallError> {
+        let mut calls = 0_u64;
+        while let Some(first) = commands.recv().await {
+            let mut sent = vec![first];
+            while let (true, Ok(next)) = (sent.len() < COMMANDS, commands.try_recv()) {
+                sent.push(next);
+            }
+            calls += 1;
+            let wall_ms = sent.last().map_or(0, |it| it.wall_ms);
+            let (timed, answers): (Vec<_>, Vec<_>) = sent
+                .into_iter()
+                .map(|it| (TimedCommand { at: it.at, command: it.command }, it.answer))
+                .unzip();
+            let known = self.known.load(Ordering::Relaxed);
+            let submission = Submission { wall_ms, known, input: RunInput::Commands(timed) };
+            let once = format!("{}-{}-{calls}", self.run, self.instance);
+            self.is_calling.store(true, Ordering::Relaxed);
+            let result = self.ingress.submit(&self.run, &submission, &once).await;
+            self.is_calling.store(false, Ordering::Relaxed);
+            let result = result?;
+            let refusals = result.refusals.into_iter().chain(std::iter::repeat(None));
+            for (answer, refusal) in answers.into_iter().zip(refusals) {
+                if let Some(answer) = answer {
+                    // Who asked may be gone.
+                    let _ = answer.send(refusal.map_or(Ok(()), Err));
+                }
+            }
+            let _ = self.recorded.send((result.batches, result.last));
+        }
+        Ok(())
+    }
+}
+
+/// Passes all batches of a run to a front end, from the first on, until the run has ended.
+pub(crate) async fn mirror(ingress: Ingress, run: String, updates: mpsc::Sender<RunUpdate>) {
+    let mut from = 0;
+    loop {
+        let page = match ingress.batches(&run, from, LONG_POLL).await {
+            Ok(page) => page,
+            Err(error) => {
+                let _ = updates.send(RunUpdate::Lost(error.to_string())).await;
+                return;
+            }
+        };
+        from += page.batches.len() as u64;
+        let decisions = decisions(page.batches);
+        let has_ended = has_ended(&decisions);
+        if !decisions.is_empty() && updates.send(RunUpdate::Recorded(decisions)).await.is_err() {
+            return;
+        }
+        if has_ended {
+            // The follower ends by itself; a closed channel would be an error for it.
+            updates.closed().await;
+            return;
+        }
+        if updates.is_closed() {
+            return;
+        }
+    }
+}
+
+/// Returns the decisions of batches.
+pub(crate) fn decisions(batches: Vec<Batch>) -> Vec<RecordedDecision> {
+    batches.into_iter().flat_map(|batch| batch.decisions).collect()
+}
+
+/// Returns whether a run has ended with these decisions.
+pub(crate) fn has_ended(decisions: &[RecordedDecision]) -> bool {
+    let mut events = decisions.iter().flat_map(|decision| &decision.events);
+    events.any(|event| matches!(event, Event::RunEnded { .. }))
+}

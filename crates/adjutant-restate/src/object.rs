@@ -1,0 +1,450 @@
+//! The virtual object of a run: decides each input and records what it changed as one batch.
+//!
+//! Start at `RunObject::submit`. It performs nothing: effects go one-way to the worker of their session, and the tree's
+//! next deadline becomes a delayed call of itself. Whether a command may happen is decided by [`adjutant_core::Tree`].
+//!
+//! Invariant: for equal state and input the handler makes equal calls, whichever process runs it.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use adjutant_core::policy::WorkspaceSharing;
+use adjutant_core::{Command, Effect, Event, SessionId, Timestamp};
+use adjutant_engine::{ControlRefusal, RecordedDecision};
+use restate_sdk::context::RequestTarget;
+use restate_sdk::prelude::*;
+
+use crate::client::Ingress;
+use crate::cluster::ClusterObjectClient;
+use crate::fold::{RunCache, RunFold};
+use crate::wire::{
+    Batch, BatchPage, BatchQuery, CLUSTER_KEY, LiveWorker, PerformRequest, RunHead, RunInput,
+    Submission, SubmissionResult, TimedCommand, session_of, worker_service,
+};
+
+/// How long the server keeps a run that has ended. Until then its front end can catch up.
+const KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// The most batches of one page.
+const PAGE: u64 = 64;
+
+/// The longest that a reader waits for a new batch.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+
+/// The handlers of a run.
+pub(crate) struct RunObject {
+    pub(crate) ingress: Ingress,
+    pub(crate) cache: Arc<RunCache>,
+}
+
+#[object(
+    name = "AdjutantRun",
+    lazy_state = true,
+    journal_retention = "0s",
+    idempotency_retention = "10m",
+    inactivity_timeout = "2m",
+    abort_timeout = "2m",
+    invocation_retry_policy(
+        initial_interval = "20ms",
+        max_interval = "500ms",
+        max_attempts = 200000
+    )
+)]
+impl RunObject {
+    /// Decides an input.
+    #[handler]
+    async fn submit(
+        &self,
+        ctx: ObjectContext<'_>,
+        Json(submission): Json<Submission>,
+    ) -> Result<Json<SubmissionResult>, HandlerError> {
+        let run = ctx.key().to_owned();
+        // The only state that is read through the journal.
+        let head = ctx.get::<Json<RunHead>>("head").await?.map(Json::into_inner);
+        let is_new = head.is_none();
+        let before = head.unwrap_or_default();
+        let mut head = before.clone();
+        if head.has_ended {
+            let refusals = vec![Some(ControlRefusal::over()); submission.input.commands()];
+            return Ok(Json(SubmissionResult { batches: head.batches, last: None, refusals }));
+        }
+        let fold = self.cache.take(&self.ingress, &run, head.batches).await?;
+        let mut decider = Decider { fold, wall_ms: submission.wall_ms, ..Decider::default() };
+        let mut lost = None;
+        let mut is_changed = false;
+        match submission.input {
+            RunInput::Open(commands) if is_new => {
+                commands.into_iter().for_each(|it| decider.submit(Timestamp::ZERO, it));
+                ctx.object_client::<ClusterObjectClient>(CLUSTER_KEY)
+                    .began(Json(run.clone()))
+                    .send();
+            }
+            // The first call was answered, and its answer was lost.
+            RunInput::Open(_) => {}
+            RunInput::Commands(commands) => {
+                for TimedCommand { at, command } in commands {
+                    decider.submit(at, command);
+                }
+            }
+            RunInput::Tick { due } => {
+                head.ticks.retain(|at| *at != due);
+                decider.tick(due);
+            }
+            RunInput::WorkersChanged { lost: gone } => {
+                lost = gone;
+                is_changed = true;
+            }
+        }
+        if let Some(problem) = decider.problem {
+            return Err(TerminalError::new(problem).into());
+        }
+        let Decider { mut fold, decisions, effects, refusals, .. } = decider;
+        let mut work = RequestedWork::new(effects);
+        if is_changed {
+            work.add_stranded(&fold, lost.as_deref());
+        }
+        // Which workers live must be in the journal: another attempt must send to the same ones.
+        let mut placed = match work.unplaced(&fold, lost.as_deref()) {
+            unplaced if unplaced.is_empty() => Vec::new(),
+            unplaced => {
+                let cluster = ctx.object_client::<ClusterObjectClient>(CLUSTER_KEY);
+                let Json(workers) = cluster.workers().call().await?;
+                place(&fold, &unplaced, &workers)
+            }
+        };
+        if let Some(lost) = &lost {
+            // Sessions that wait for something are placed when they go on.
+            let is_left = |(session, worker): &(&SessionId, &Option<String>)| {
+                worker.as_ref() == Some(lost) && placed.iter().all(|(it, _)| it != *session)
+            };
+            let left: Vec<SessionId> =
+                fold.placed.iter().filter(is_left).map(|(session, _)| *session).collect();
+            placed.extend(left.into_iter().map(|session| (session, None)));
+        }
+        fold.placed.extend(placed.iter().cloned());
+        let has_ended = fold.tree.outcome().is_some();
+        let batch = Batch { decisions, placed };
+        let is_recorded = !batch.decisions.is_empty() || !batch.placed.is_empty();
+        if is_recorded {
+            ctx.set(&format!("b{:08}", head.batches), Json(batch.clone()));
+            head.batches += 1;
+            fold.batches += 1;
+        }
+        let fresh = work.effects.len() - work.stranded;
+        for (nth, effect) in work.effects.into_iter().enumerate() {
+            let workers: BTreeSet<&str> = match session_of(&effect) {
+                Some(session) => {
+                    fold.placed.get(&session).and_then(Option::as_deref).into_iter().collect()
+                }
+                None if matches!(effect, Effect::Close) => fold.workers(),
+                None => BTreeSet::new(),
+            };
+            for worker in workers {
+                let target = RequestTarget::service(worker_service(worker), "perform");
+                let request = PerformRequest {
+                    run: run.parse().map_err(|_| TerminalError::new("the key is no run id"))?,
+                    batches: head.batches,
+                    effect: effect.clone(),
+                    is_repeated: nth >= fresh && lost.is_some(),
+                };
+                ctx.request::<_, ()>(target, Json(request)).send();
+            }
+        }
+        if has_ended {
+            head.has_ended = true;
+            ctx.object_client::<ClusterObjectClient>(CLUSTER_KEY).ended(Json(run.clone())).send();
+            ctx.object_client::<RunObjectClient>(run.clone()).forget().send_after(KEPT);
+        } else if let Some((due, _)) = fold.tree.next_deadline()
+            && head.ticks.iter().all(|at| *at > due)
+        {
+            // One tick that is due early enough is enough; a later deadline is set when it arrives.
+            head.ticks.push(due);
+            let delay = due.as_millis().saturating_sub(fold.latest.as_millis());
+            let tick = Submission {
+                wall_ms: submission.wall_ms + delay,
+                known: 0,
+                input: RunInput::Tick { due },
+            };
+            ctx.object_client::<RunObjectClient>(run.clone())
+                .submit(Json(tick))
+                .send_after(Duration::from_millis(delay));
+        }
+        if head != before {
+            ctx.set("head", Json(head.clone()));
+        }
+        let last = (is_recorded && submission.known + 1 == head.batches).then_some(batch);
+        if has_ended {
+            self.cache.forget(&run, head.batches);
+        } else {
+            self.cache.keep(&run, fold);
+        }
+        Ok(Json(SubmissionResult { batches: head.batches, last, refusals }))
+    }
+
+    /// Removes what the server keeps of a run that has ended.
+    #[handler(ingress_private = true)]
+    async fn forget(&self, ctx: ObjectContext<'_>) -> Result<(), HandlerError> {
+        ctx.clear_all();
+        Ok(())
+    }
+
+    /// Returns batches from a number on; waits if there are none yet.
+    #[handler(idempotency_retention = "0s")]
+    async fn batches(
+        &self,
+        ctx: SharedObjectContext<'_>,
+        Json(query): Json<BatchQuery>,
+    ) -> Result<Json<BatchPage>, HandlerError> {
+        if query.wait_ms > 0 {
+            let longest = Duration::from_millis(query.wait_ms).min(LONGEST_WAIT);
+            self.cache.wait_beyond(ctx.key(), query.from, longest).await;
+        }
+        let head = ctx.get::<Json<RunHead>>("head").await?.map(Json::into_inner);
+        let total = head.unwrap_or_default().batches;
+        let keys: Vec<String> =
+            (query.from..total.min(query.from + PAGE)).map(|it| format!("b{it:08}")).collect();
+        let reads: Vec<_> = keys.iter().map(|key| ctx.get::<Json<Batch>>(key)).collect();
+        let mut batches = Vec::with_capacity(reads.len());
+        for read in reads {
+            match read.await? {
+                Some(Json(batch)) => batches.push(batch),
+                None => break,
+            }
+        }
+        Ok(Json(BatchPage { batches, total }))
+    }
+}
+
+impl RunInput {
+    /// Returns the number of commands whose refusal the sender is told.
+    const fn commands(&self) -> usize {
+        match self {
+            Self::Commands(commands) => commands.len(),
+            Self::Open(_) | Self::Tick { .. } | Self::WorkersChanged { .. } => 0,
+        }
+    }
+}
+
+/// Decides the commands of one input and those that follow from them.
+#[derive(Default)]
+struct Decider {
+    fold: RunFold,
+    wall_ms: u64,
+    decisions: Vec<RecordedDecision>,
+    effects: Vec<Effect>,
+    refusals: Vec<Option<ControlRefusal>>,
+    /// A bug: the core does not accept its own event.
+    problem: Option<String>,
+}
+
+impl Decider {
+    /// Decides a command that was sent at `at`. The time in a run never runs backwards.
+    fn submit(&mut self, at: Timestamp, command: Command) {
+        let at = at.max(self.fold.latest);
+        let call = if let Command::Delegate { parent, origin: Some(origin), .. } = &command {
+            Some((*parent, *origin))
+        } else {
+            None
+        };
+        let refusal = match self.fold.tree.decide(at, command) {
+            Ok(events) => {
+                self.record(at, events);
+                None
+            }
+            Err(refusal) => {
+                let answer = call
+                    .and_then(|(parent, origin)| Command::answer_refused(parent, origin, &refusal));
+                if let Some(events) =
+                    answer.and_then(|answer| self.fold.tree.decide(at, answer).ok())
+                {
+                    self.record(at, events);
+                }
+                Some(ControlRefusal::from(&refusal))
+            }
+        };
+        self.refusals.push(refusal);
+    }
+
+    /// Applies the deadlines that have passed at `due`.
+    fn tick(&mut self, due: Timestamp) {
+        let at = due.max(self.fold.latest);
+        if let Ok(events) = self.fold.tree.decide(at, Command::Tick) {
+            self.record(at, events);
+        }
+    }
+
+    fn record(&mut self, at: Timestamp, events: Vec<Event>) {
+        let mut queue = VecDeque::new();
+        self.apply(at, events, &mut queue);
+        while let Some(command) = queue.pop_front() {
+            let Ok(events) = self.fold.tree.decide(at, command) else { continue };
+            self.apply(at, events, &mut queue);
+        }
+    }
+
+    fn apply(&mut self, at: Timestamp, events: Vec<Event>, queue: &mut VecDeque<Command>) {
+        if events.is_empty() {
+            return;
+        }
+        for event in &events {
+            if let Err(error) = self.fold.tree.evolve(at, event) {
+                self.problem = Some(error.to_string());
+                return;
+            }
+        }
+        let reaction = self.fold.tree.react(&events, &mut self.fold.in_flight);
+        queue.extend(reaction.commands);
+        self.effects.extend(reaction.effects);
+        self.fold.latest = self.fold.latest.max(at);
+        self.decisions.push(RecordedDecision { at, wall_ms: self.wall_ms, events });
+    }
+}
+
+/// The effects to request from workers.
+struct RequestedWork {
+    effects: Vec<Effect>,
+    /// How many of them, at the end, were requested before.
+    stranded: usize,
+}
+
+impl RequestedWork {
+    const fn new(effects: Vec<Effect>) -> Self {
+        Self { effects, stranded: 0 }
+    }
+
+    /// Adds the effects under way whose worker is gone, or that no worker was there for.
+    fn add_stranded(&mut self, fold: &RunFold, lost: Option<&str>) {
+        let is_stranded = |effect: &Effect| {
+            let Some(session) = session_of(effect) else { return false };
+            let worker = fold.placed.get(&session).and_then(Option::as_deref);
+            (worker.is_none() || worker == lost) && fold.in_flight.has(&effect.key())
+        };
+        let before = self.effects.len();
+        self.effects.extend(fold.tree.all_due().effects.into_iter().filter(is_stranded));
+        self.stranded = self.effects.len() - before;
+    }
+
+    /// Returns the sessions of the effects that have no worker.
+    fn unplaced(&self, fold: &RunFold, lost: Option<&str>) -> BTreeSet<SessionId> {
+        let needs_worker =
+            |effect: &&Effect| !matches!(effect, Effect::Stop { .. } | Effect::StopModel { .. });
+        let sessions = self.effects.iter().filter(needs_worker).filter_map(session_of);
+        sessions
+            .filter(|session| {
+                let worker = fold.placed.get(session).and_then(Option::as_deref);
+                worker.is_none() || worker == lost
+            })
+            .collect()
+    }
+}
+
+/// Gives each session to the live worker that has the fewest sessions of the run. Agents that write in workspaces stay
+/// together: the workspace of a child is made from that of its parent.
+fn place(
+    fold: &RunFold,
+    sessions: &BTreeSet<SessionId>,
+    workers: &[LiveWorker],
+) -> Vec<(SessionId, Option<String>)> {
+    let mut loads: BTreeMap<&str, usize> =
+        workers.iter().map(|worker| (worker.name.as_str(), 0)).collect();
+    let is_live = |session: &SessionId| fold.tree.node(*session).is_some_and(|node| node.is_live());
+    for (_, worker) in fold.placed.iter().filter(|(session, _)| is_live(session)) {
+        if let Some(load) = worker.as_deref().and_then(|worker| loads.get_mut(worker)) {
+            *load += 1;
+        }
+    }
+    let mut placed = Vec::new();
+    let policy = fold.tree.policy();
+    let stays_together = policy.workspace == WorkspaceSharing::Own && !policy.in_place;
+    for session in sessions {
+        let least = if stays_together {
+            loads.iter_mut().max_by_key(|(_, load)| **load)
+        } else {
+            loads.iter_mut().min_by_key(|(_, load)| **load)
+        };
+        let worker = least.map(|(worker, load)| {
+            *load += 1;
+            (*worker).to_owned()
+        });
+        placed.push((*session, worker));
+    }
+    placed
+}
+
+#[cfg(test)]
+mod tests {
+    use adjutant_core::{LayeredPolicy, Preset, RunId};
+
+    use super::*;
+    use crate::wire::WorkerAbilities;
+
+    fn workers(names: &[&str]) -> Vec<LiveWorker> {
+        let worker = |name: &&str| LiveWorker {
+            name: (*name).to_owned(),
+            abilities: WorkerAbilities::default(),
+        };
+        names.iter().map(worker).collect()
+    }
+
+    fn sessions(count: u8) -> BTreeSet<SessionId> {
+        (0..count).map(|number| SessionId::new(1_700_000_000, [number; 6])).collect()
+    }
+
+    #[test]
+    fn sessions_are_spread_over_the_workers() {
+        let placed = place(&RunFold::default(), &sessions(4), &workers(&["one", "two"]));
+        let on = |name: &str| placed.iter().filter(|(_, it)| it.as_deref() == Some(name)).count();
+        assert_eq!((on("one"), on("two")), (2, 2));
+    }
+
+    #[test]
+    fn without_a_worker_a_session_waits() {
+        let placed = place(&RunFold::default(), &sessions(1), &[]);
+        assert_eq!(placed.iter().filter(|(_, worker)| worker.is_none()).count(), 1);
+    }
+
+    #[test]
+    fn time_in_a_run_never_runs_backwards() {
+        let mut decider = Decider::default();
+        decider.fold.latest = Timestamp::from_millis(500);
+        let run = RunId::new(1_700_000_000, [10; 6]);
+        decider.submit(Timestamp::from_millis(100), begin(run));
+        assert_eq!(decider.decisions.len(), 1, "{:?}", decider.refusals);
+        assert_eq!(decider.decisions[0].at, Timestamp::from_millis(500));
+    }
+
+    #[test]
+    fn a_fold_of_the_batches_is_the_state_that_was_decided() {
+        let mut decider = Decider::default();
+        decider.submit(Timestamp::ZERO, begin(RunId::new(1_700_000_000, [10; 6])));
+        let batch = Batch { decisions: decider.decisions, placed: Vec::new() };
+        // As it is stored.
+        let stored = serde_json::to_vec(&batch).unwrap_or_default();
+        let read = serde_json::from_slice::<Batch>(&stored).map_err(|error| error.to_string());
+        assert_eq!(read.as_ref(), Ok(&batch));
+        let mut fold = RunFold::default();
+        assert!(fold.add(&batch).is_ok());
+        assert_eq!(fold.tree.run(), decider.fold.tree.run());
+        assert_eq!(fold.latest, decider.fold.latest);
+        assert_eq!(
+            fold.in_flight.keys().collect::<Vec<_>>(),
+            decider.fold.in_flight.keys().collect::<Vec<_>>()
+        );
+    }
+
+    fn begin(run: RunId) -> Command {
+        Command::Begin {
+            run,
+            agent: adjutant_core::AgentName::new("delegate"),
+            goal: String::new(),
+            workdir: "/".to_owned(),
+            policy: Box::new(LayeredPolicy::new(Preset::Scout).into_policy()),
+            version: "0".to_owned(),
+            model: None,
+            terms: None,
+            base_depth: 0,
+            environment: None,
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! The runs that a worker works for: each is followed by a task that performs the effects the run's object asks for.
+//!
+//! All tasks share one thread, because the engine's loop is not `Send`; tools and commands have threads of their own.
+//! Start at [`Replicas::perform`]. Invariant: an effect that is performed already is not begun again, however often the
+//! server asks.
+
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use adjutant_core::{Command, Effect, RunId, SessionId};
+use adjutant_engine::{
+    Engine, Narrator, RecordedDecision, Reporter, RunUpdate, SentCommand, wall_now,
+};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::client::{CallError, Ingress};
+use crate::link::{CommandSender, LinkEnds, decisions, has_ended, link};
+use crate::wire::{Batch, PerformRequest, RunInput, Submission, session_of};
+
+/// The threads for tool calls of all runs. As in a local run, most calls take microseconds.
+const TOOL_THREADS: usize = 16;
+
+/// How long a request waits for the batch that the answer of a call under way may bring, before it is fetched.
+const ANSWER_TIME: Duration = Duration::from_millis(20);
+
+/// What performs the effects of one run.
+pub struct RunPerformer {
+    /// The engine, set up as the run's opening says.
+    pub engine: Engine,
+    /// Puts results into words for agents.
+    pub narrator: Rc<dyn Narrator>,
+    /// Receives every event.
+    pub reporters: Vec<Box<dyn Reporter>>,
+}
+
+/// Sets up what performs the effects of a run, from its first decisions. The error says what this worker lacks.
+pub type PerformerFactory =
+    Arc<dyn Fn(RunId, &[RecordedDecision]) -> Result<RunPerformer, String> + Send + Sync>;
+
+/// A request with the channel that tells when its effect is over.
+type AwaitedRequest = (PerformRequest, oneshot::Sender<()>);
+
+/// The runs that this worker works for.
+#[derive(Clone)]
+pub(crate) struct Replicas {
+    requests: mpsc::UnboundedSender<AwaitedRequest>,
+    /// How many effects are performed now.
+    performing: watch::Sender<usize>,
+}
+
+/// Counts an effect while it is performed, also if the server drops the call.
+struct PerformingCount<'a>(&'a watch::Sender<usize>);
+
+impl<'a> PerformingCount<'a> {
+    fn new(count: &'a watch::Sender<usize>) -> Self {
+        count.send_modify(|count| *count += 1);
+        Self(count)
+    }
+}
+
+impl Drop for PerformingCount<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count = count.saturating_sub(1));
+    }
+}
+
+/// What all runs of a worker share.
+struct WorkerContext {
+    ingress: Ingress,
+    worker: String,
+    instance: String,
+    factory: PerformerFactory,
+}
+
+impl Replicas {
+    /// Starts the thread of the runs.
+    pub(crate) fn start(
+        ingress: Ingress,
+        worker: String,
+        instance: String,
+        factory: PerformerFactory,
+    ) -> std::io::Result<Self> {
+        let (requests, receiver) = mpsc::unbounded_channel();
+        let context = WorkerContext { ingress, worker, instance, factory };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(TOOL_THREADS)
+            .build()?;
+        std::thread::Builder::new().name("adjutant-runs".to_owned()).spawn(move || {
+            tokio::task::LocalSet::new().block_on(&runtime, dispatch(Rc::new(context), receiver));
+        })?;
+        Ok(Self { requests, performing: watch::channel(0).0 })
+    }
+
+    /// Performs an effect, or waits for its end if it is performed already.
+    ///
+    /// Returns `false` if it must be asked for again, because following the run failed.
+    pub(crate) async fn perform(&self, request: PerformRequest) -> bool {
+        let (done, over) = oneshot::channel();
+        let _performing = PerformingCount::new(&self.performing);
+        self.requests.send((request, done)).is_ok() && over.await.is_ok()
+    }
+
+    /// Returns how many effects are performed now.
+    pub(crate) fn performing(&self) -> watch::Receiver<usize> {
+        self.performing.subscribe()
+    }
+}
+
+/// Passes each request to the task of its run.
+async fn dispatch(
+    context: Rc<WorkerContext>,
+    mut requests: mpsc::UnboundedReceiver<AwaitedRequest>,
+) {
+    let mut runs: HashMap<RunId, mpsc::UnboundedSender<AwaitedRequest>> = HashMap::new();
+    while let Some(request) = requests.recv().await {
+        let run = request.0.run;
+        runs.retain(|_, requests| !requests.is_closed());
+        let unsent = match runs.get(&run) {
+            Some(of_run) => of_run.send(request).err().map(|unsent| unsent.0),
+            None => Some(request),
+        };
+        let Some(request) = unsent else { continue };
+        let (sender, receiver) = mpsc::unbounded_channel();
+        // The receiver is below.
+        let _ = sender.send(request);
+        runs.insert(run, sender);
+        tokio::task::spawn_local(follow_run(Rc::clone(&context), run, receiver));
+    }
+}
+
+/// One run, as far as this worker knows it.
+struct FollowedRun {
+    context: Rc<WorkerContext>,
+    run: String,
+    known: Arc<AtomicU64>,
+    /// The worker of each session.
+    placed: BTreeMap<SessionId, Option<String>>,
+    has_ended: bool,
+}
+
+impl FollowedRun {
+    fn known(&self) -> u64 {
+        self.known.load(Ordering::Relaxed)
+    }
+
+    /// Fetches all batches that are missing, and returns their decisions.
+    async fn fetch(&mut self) -> Result<Vec<RecordedDecision>, CallError> {
+        let mut fetched = Vec::new();
+        loop {
+            let page =
+                self.context.ingress.batches(&self.run, self.known(), Duration::ZERO).await?;
+            let is_last =
+                page.batches.is_empty() || self.known() + page.batches.len() as u64 >= page.total;
+            fetched.extend(self.take(page.batches));
+            if is_last {
+                return Ok(fetched);
+            }
+        }
+    }
+
+    fn take(&mut self, batches: Vec<Batch>) -> Vec<RecordedDecision> {
+        self.known.fetch_add(batches.len() as u64, Ordering::Relaxed);
+        for batch in &batches {
+            self.placed.extend(batch.placed.iter().cloned());
+        }
+        let decisions = decisions(batches);
+        self.has_ended |= has_ended(&decisions);
+        decisions
+    }
+
+    /// Returns whether this worker is the one to perform an effect.
+    fn is_ours(&self, effect: &Effect) -> bool {
+        let Some(session) = session_of(effect) else { return true };
+        self.placed.get(&session).is_some_and(|it| it.as_deref() == Some(&self.context.worker))
+    }
+}
+
+/// Follows a run and performs its effects until it has ended. An error ends the task; the server asks again.
+async fn follow_run(
+    context: Rc<WorkerContext>,
+    run: RunId,
+    mut requests: mpsc::UnboundedReceiver<AwaitedRequest>,
+) {
+    let known = Arc::new(AtomicU64::new(0));
+    let mut followed = FollowedRun {
+        context: Rc::clone(&context),
+        run: run.to_string(),
+        known: Arc::clone(&known),
+        placed: BTreeMap::new(),
+        has_ended: false,
+    };
+    // An earlier process of this worker may have sent results that wait for the run's object. Its inputs are taken in
+    // order, so after this one they are recorded, and what they are about is not performed again.
+    let nothing =
+        Submission { wall_ms: wall_now(), known: 0, input: RunInput::Commands(Vec::new()) };
+    let once = format!("{run}-{}-begin-{}", context.instance, wall_now());
+    let Ok(_) = context.ingress.submit(&followed.run, &nothing, &once).await else { return };
+    let Ok(opening) = followed.fetch().await else { return };
+    if followed.has_ended {
+        return answer_rest(requests);
+    }
+    let (link, ends) = link();
+    let (recorded, mut news) = mpsc::unbounded_channel();
+    let is_calling = Arc::new(AtomicBool::new(false));
+    let sender = CommandSender {
+        ingress: context.ingress.clone(),
+        run: followed.run.clone(),
+        instance: context.instance.clone(),
+        known,
+        is_calling: Arc::clone(&is_calling),
+        recorded,
+    };
+    let LinkEnds { commands, updates } = ends;
+    let commands_of_us = link.commands.clone();
+    let mut sending = tokio::task::spawn_local(sender.send_all(commands));
+    let problem = match (context.factory)(run, &opening) {
+        Ok(performer) => {
+            let RunPerformer { engine, narrator, reporters } = performer;
+            let performing = engine.perform_for(run, opening, link, narrator, reporters);
+            tokio::task::spawn_local(async move {
+                // The error of a follower is that its link has ended.
+                let _ = performing.await;
+            });
+            None
+        }
+        Err(problem) => Some(format!("worker {} cannot work for it: {problem}", context.worker)),
+    };
+    let mut waiting: Vec<AwaitedRequest> = Vec::new();
+    loop {
+        let has_gap = waiting.iter().any(|(request, _)| request.batches > followed.known());
+        let mut decided = Vec::new();
+        tokio::select! {
+            request = requests.recv() => match request {
+                Some(request) => waiting.push(request),
+                None => return,
+            },
+            Some((total, last)) = news.recv() => {
+                if let Some(last) = last.filter(|_| total == followed.known() + 1) {
+                    decided = followed.take(vec![last]);
+                }
+            }
+            () = wait_for_answer(&is_calling), if has_gap => match followed.fetch().await {
+                Ok(fetched) => decided = fetched,
+                Err(_) => return,
+            },
+            // The commands of this process can no longer be sent.
+            _ = &mut sending => return,
+        }
+        if !decided.is_empty() && problem.is_none() {
+            // The engine's loop has ended when it has seen the end of the run.
+            let _ = updates.send(RunUpdate::Recorded(decided)).await;
+        }
+        let known = followed.known();
+        for (request, done) in waiting.extract_if(.., |(request, _)| request.batches <= known) {
+            if followed.has_ended || !followed.is_ours(&request.effect) {
+                let _ = done.send(());
+            } else if let Some(problem) = &problem {
+                refuse(&commands_of_us, &request.effect, problem);
+                let _ = done.send(());
+            } else {
+                let PerformRequest { effect, is_repeated, .. } = request;
+                let update = RunUpdate::Perform { effect: Box::new(effect), is_repeated, done };
+                let _ = updates.send(update).await;
+            }
+        }
+        if followed.has_ended {
+            return answer_rest(requests);
+        }
+    }
+}
+
+/// Ends a delegation that this worker cannot work for.
+fn refuse(commands: &mpsc::UnboundedSender<SentCommand>, effect: &Effect, problem: &str) {
+    let is_order = matches!(effect, Effect::Stop { .. } | Effect::StopModel { .. } | Effect::Close);
+    let Some(session) = session_of(effect).filter(|_| !is_order) else { return };
+    let message = problem.to_owned();
+    let command = Command::Crash { session, message, backtrace: String::new() };
+    let at = adjutant_core::Timestamp::ZERO;
+    // The sending task holds the other side.
+    let _ = commands.send(SentCommand { at, wall_ms: wall_now(), command, answer: None });
+}
+
+/// Waits a moment if a call is under way, whose answer may bring what is missing.
+async fn wait_for_answer(is_calling: &AtomicBool) {
+    if is_calling.load(Ordering::Relaxed) {
+        tokio::time::sleep(ANSWER_TIME).await;
+    }
+}
+
+/// Answers the requests for a run that has ended: nothing of it is due any more.
+fn answer_rest(mut requests: mpsc::UnboundedReceiver<AwaitedRequest>) {
+    requests.close();
+    while let Ok((_, done)) = requests.try_recv() {
+        let _ = done.send(());
+    }
+}

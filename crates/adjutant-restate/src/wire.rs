@@ -1,0 +1,176 @@
+//! What processes and the server exchange, and what a run keeps on the server.
+//!
+//! Invariant: a stored [`Batch`] is never changed, so a copy of it is as good as the original.
+
+use adjutant_core::{Command, Effect, RunId, SessionId, Timestamp};
+use adjutant_engine::{ControlRefusal, RecordedDecision};
+use serde::{Deserialize, Serialize};
+
+/// The service of runs: one virtual object per run.
+pub(crate) const RUN_SERVICE: &str = "AdjutantRun";
+/// The service that knows the workers: one virtual object.
+pub(crate) const CLUSTER_SERVICE: &str = "AdjutantCluster";
+/// The key of that object.
+pub(crate) const CLUSTER_KEY: &str = "cluster";
+
+/// Returns the name of the service of one worker.
+pub(crate) fn worker_service(worker: &str) -> String {
+    format!("AdjutantWorker-{worker}")
+}
+
+/// The only part of a run's state that its object reads for each input.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RunHead {
+    /// The number of batches.
+    pub(crate) batches: u64,
+    /// The due times of the ticks that were sent and have not arrived.
+    pub(crate) ticks: Vec<Timestamp>,
+    /// Whether the run has ended.
+    pub(crate) has_ended: bool,
+}
+
+/// Everything that one input changed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Batch {
+    /// The decisions, in order.
+    pub(crate) decisions: Vec<RecordedDecision>,
+    /// The sessions that were given to a worker; without one no worker can do their work now.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) placed: Vec<(SessionId, Option<String>)>,
+}
+
+/// An input of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum RunInput {
+    /// The first commands of the run.
+    Open(Vec<Command>),
+    /// Further commands.
+    Commands(Vec<TimedCommand>),
+    /// A deadline may have passed.
+    Tick { due: Timestamp },
+    /// Workers came or went.
+    WorkersChanged {
+        /// The worker that is gone.
+        lost: Option<String>,
+    },
+}
+
+/// A command with the time in the run at which it was sent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct TimedCommand {
+    pub(crate) at: Timestamp,
+    pub(crate) command: Command,
+}
+
+/// An input with what its sender knows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Submission {
+    /// The wall clock of the sender in Unix milliseconds.
+    pub(crate) wall_ms: u64,
+    /// The number of batches that the sender has.
+    pub(crate) known: u64,
+    pub(crate) input: RunInput,
+}
+
+/// What became of a submission.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SubmissionResult {
+    /// The number of batches now.
+    pub(crate) batches: u64,
+    /// The last batch, if the sender has all others.
+    pub(crate) last: Option<Batch>,
+    /// Why each command was refused; `None` if it was carried out.
+    pub(crate) refusals: Vec<Option<ControlRefusal>>,
+}
+
+/// Asks for batches.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct BatchQuery {
+    /// The number of the first.
+    pub(crate) from: u64,
+    /// How long to wait if there is none yet.
+    pub(crate) wait_ms: u64,
+}
+
+/// Some batches of a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct BatchPage {
+    pub(crate) batches: Vec<Batch>,
+    /// How many the run has.
+    pub(crate) total: u64,
+}
+
+/// A request to a worker.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct PerformRequest {
+    pub(crate) run: RunId,
+    /// How many batches there were when the effect became due.
+    pub(crate) batches: u64,
+    pub(crate) effect: Effect,
+    /// Whether another worker may have begun it.
+    pub(crate) is_repeated: bool,
+}
+
+impl PerformRequest {
+    /// Returns whether the effect may change something, so that it matters whether it was begun before.
+    pub(crate) const fn may_act(&self) -> bool {
+        matches!(self.effect, Effect::Tool { .. } | Effect::Write { .. })
+    }
+}
+
+/// A sign of life of a worker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Heartbeat {
+    /// The worker's name.
+    pub(crate) worker: String,
+    /// Identifies its process.
+    pub(crate) instance: String,
+    pub(crate) abilities: WorkerAbilities,
+    /// Whether it ends when its sessions have ended.
+    pub(crate) is_leaving: bool,
+}
+
+/// What a worker has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerAbilities {
+    /// The version of Adjutant.
+    pub version: String,
+    /// The host on which it runs.
+    pub host: String,
+}
+
+/// A live worker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LiveWorker {
+    /// Its name.
+    pub name: String,
+    /// What it has.
+    pub abilities: WorkerAbilities,
+}
+
+/// Returns the session to which an effect belongs; `None` for questions, which a front end asks, and for the end.
+pub(crate) const fn session_of(effect: &Effect) -> Option<SessionId> {
+    match effect {
+        Effect::Model { session, .. }
+        | Effect::Prompt { session, .. }
+        | Effect::ForwardCall { session, .. }
+        | Effect::Tool { session, .. }
+        | Effect::PrepareWrite { session, .. }
+        | Effect::Write { session, .. }
+        | Effect::Fetch { session, .. }
+        | Effect::Delegate { session, .. }
+        | Effect::ReturnResults { session, .. }
+        | Effect::Verify { session, .. }
+        | Effect::UpdateTaskList { session, .. }
+        | Effect::MakeWorkspace { session, .. }
+        | Effect::CommitWork { session, .. }
+        | Effect::Markers { session, .. }
+        | Effect::Merge { session, .. }
+        | Effect::Check { session, .. }
+        | Effect::CollectHandover { session, .. }
+        | Effect::StopModel { session }
+        | Effect::Stop { session } => Some(*session),
+        Effect::AskApproval { .. } | Effect::AskDomain { .. } | Effect::Close => None,
+    }
+}
