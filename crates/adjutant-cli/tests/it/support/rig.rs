@@ -24,6 +24,12 @@ pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_adjutant");
 /// A script in which the built-in commands delegate their work and it is completed.
 pub(crate) const COMMANDS: &str = include_str!("../../../../../examples/scripts/commands.toml");
 
+/// The length of a test's directory. No longer, because the paths of control sockets in it have at most 107 bytes.
+const PATH_LENGTH: usize = 50;
+
+/// The characters that make the name of a test's directory unique.
+const RANDOM_CHARS: usize = 6;
+
 /// The directories and the environment of one test.
 pub(crate) struct Rig {
     dir: TempDir,
@@ -32,7 +38,12 @@ pub(crate) struct Rig {
 impl Rig {
     /// Makes an empty place.
     pub(crate) fn new() -> Self {
-        let rig = Self { dir: TempDir::new().unwrap() };
+        // The same length wherever temporary files are: paths are in prompts, so their length is in counts of tokens.
+        let base = std::env::temp_dir();
+        let length = base.as_os_str().len() + 1 + RANDOM_CHARS;
+        let name = "t".repeat(PATH_LENGTH.saturating_sub(length).max(1));
+        let dir = tempfile::Builder::new().prefix(&name).rand_bytes(RANDOM_CHARS).tempdir_in(base);
+        let rig = Self { dir: dir.unwrap() };
         fs::create_dir(rig.work()).unwrap();
         fs::create_dir(rig.home()).unwrap();
         rig
