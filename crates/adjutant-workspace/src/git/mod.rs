@@ -8,6 +8,7 @@
 //! unless a branch is requested.
 
 mod blob;
+mod bundle;
 mod capture;
 mod change;
 mod diff;

@@ -103,6 +103,18 @@ impl Repository {
         self.update_ref(&reference.to_string(), commit, expected)
     }
 
+    /// Sets a result to a commit, whatever it was before.
+    ///
+    /// # Errors
+    ///
+    /// When git fails.
+    pub fn set_result(&self, reference: &ResultRef, commit: &ObjectId) -> Result<(), GitError> {
+        match self.result(reference)? {
+            Some(before) if before == *commit => Ok(()),
+            before => self.keep(reference, commit, before.as_ref()),
+        }
+    }
+
     /// Creates the branch `adjutant/<run>-<child>` at a result and returns its name.
     ///
     /// # Errors

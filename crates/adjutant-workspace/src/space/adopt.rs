@@ -92,7 +92,7 @@ impl WorkspacesContext {
     }
 
     /// Recreates a workspace from its base and its kept result.
-    fn restore_from_result(
+    pub(super) fn restore_from_result(
         self: &Arc<Self>,
         reference: &ResultRef,
         record: &WorkspaceRecord,

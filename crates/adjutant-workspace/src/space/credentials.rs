@@ -78,6 +78,13 @@ fn find_credentials(grant: &Path) -> Vec<PathBuf> {
     found
 }
 
+/// Says whether a file of a tree, or a directory it lies in, is a credential.
+pub(super) fn is_credential(top: &Path, file: &Path) -> bool {
+    let named = |path: &Path| CREDENTIALS.iter().any(|name| path.ends_with(name));
+    let is_in_one = file.ancestors().skip(1).any(|at| named(at) && !is_credential_only_as_file(at));
+    named(file) || is_in_one || holds_private_key(&top.join(file))
+}
+
 /// Says whether a file contains a private key. Only files whose name or beginning suggests one are read.
 fn holds_private_key(path: &Path) -> bool {
     let extension = path.extension();

@@ -60,6 +60,17 @@ pub enum WorkspaceError {
         /// The path as given.
         path: PathBuf,
     },
+    /// A state that other machines would get contains credentials.
+    #[error("{} in git: credentials are not given to other machines", named(paths))]
+    Credentials {
+        /// Some of the files, relative to the top of the repository.
+        paths: Vec<PathBuf>,
+    },
+}
+
+fn named(paths: &[PathBuf]) -> String {
+    let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+    format!("{} {}", names.join(", "), if names.len() == 1 { "is" } else { "are" })
 }
 
 impl WorkspaceError {

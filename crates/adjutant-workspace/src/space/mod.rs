@@ -13,6 +13,7 @@
 //! reference.
 
 mod adopt;
+mod adopt_foreign;
 mod credentials;
 mod delegation_dirs;
 mod error;
@@ -23,6 +24,7 @@ mod interrupted;
 mod layers;
 mod object_dirs;
 mod overlay;
+mod portable;
 mod rebase;
 mod record;
 mod sweep;
@@ -35,6 +37,7 @@ mod workspaces;
 mod worktree;
 
 pub use error::WorkspaceError;
+pub use portable::{PortableBase, base_references, create_repository, recreate_checkout};
 pub use rebase::RebasedWorkspace;
 pub use record::{WorkspaceBacking, WorkspaceRecord};
 pub use sweep::SweepOutcome;

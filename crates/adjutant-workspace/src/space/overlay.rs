@@ -270,6 +270,7 @@ pub(super) fn path_error(error: WorkspaceError) -> PathError {
         | WorkspaceError::Unkept { .. }
         | WorkspaceError::Closed { .. }
         | WorkspaceError::Record(_)
-        | WorkspaceError::Include { .. } => PathError::Io(std::io::Error::other(error)),
+        | WorkspaceError::Include { .. }
+        | WorkspaceError::Credentials { .. } => PathError::Io(std::io::Error::other(error)),
     }
 }

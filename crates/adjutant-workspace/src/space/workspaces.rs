@@ -80,6 +80,9 @@ pub struct WorkspaceOptions {
     pub caches: Vec<PathBuf>,
     /// The most bytes that the workspaces of all repositories may occupy in the state directory; `None` for no bound.
     pub disk_bytes: Option<u64>,
+    /// The path at which commands see a workspace, if it is not that of the checkout: that of the checkout on another
+    /// machine.
+    pub shown_at: Option<PathBuf>,
     /// The program that is started as the sandbox helper.
     pub helper: SandboxHelper,
 }
@@ -99,6 +102,7 @@ impl WorkspaceOptions {
             home: None,
             caches: Vec::new(),
             disk_bytes: None,
+            shown_at: None,
             helper,
         }
     }
@@ -372,13 +376,18 @@ impl WorkspacesContext {
         if !self.options.sandboxed {
             return Some("the sandbox is off");
         }
-        why_not_at(self.repository.work_tree(), self.options.home.as_deref())
+        why_not_at(self.checkout(), self.options.home.as_deref())
+    }
+
+    /// Returns the path of the checkout as commands and models know it.
+    fn checkout(&self) -> &Path {
+        self.options.shown_at.as_deref().unwrap_or_else(|| self.repository.work_tree())
     }
 
     /// Returns the path at which programs and models see the workspace whose files lie at `own`.
     pub(super) fn visible_path(&self, own: &Path) -> PathBuf {
         match self.why_not_at_checkout() {
-            None => self.repository.work_tree().to_owned(),
+            None => self.checkout().to_owned(),
             Some(_) => own.to_owned(),
         }
     }

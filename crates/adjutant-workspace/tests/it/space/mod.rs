@@ -11,6 +11,7 @@ mod index;
 mod life;
 mod long_lived;
 mod nested;
+mod portable;
 mod speed;
 mod submodules;
 mod take_in;
