@@ -12,6 +12,7 @@ mod control;
 mod engine;
 mod error_chain;
 mod ids;
+pub mod portable;
 pub mod prd;
 mod registry;
 mod remote;

@@ -9,6 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::path::PathBuf;
 use std::pin::Pin;
 
 use adjutant_core::tree::EffectKey;
@@ -79,6 +80,8 @@ pub struct RemoteOpening {
     pub commands: Vec<Command>,
     /// The wall clock in Unix milliseconds.
     pub wall_ms: u64,
+    /// The user's directory.
+    pub workdir: PathBuf,
 }
 
 /// Connects to a run.
@@ -90,7 +93,7 @@ pub trait RemoteRuntime {
     fn start(&self, opening: RemoteOpening) -> LinkFuture;
 
     /// Follows a run from its first event on.
-    fn follow(&self, run: RunId) -> LinkFuture;
+    fn follow(&self, run: RunId, workdir: PathBuf) -> LinkFuture;
 
     /// Returns the address, which the run's directory keeps.
     fn address(&self) -> String;

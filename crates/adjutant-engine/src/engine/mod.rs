@@ -38,6 +38,7 @@ use crate::briefs::role::AgentRole;
 use crate::control::ControlListener;
 use crate::engine::storage::{CreatedCallback, ID_ATTEMPTS, OpenRun, Storage};
 use crate::ids::{IdSource, RandomSource, os_random};
+use crate::portable::PortableWork;
 use crate::remote::{
     FollowedRun, FollowerRole, RecordedDecision, RemoteOpening, RemoteRuntime, RunLink,
 };
@@ -110,15 +111,14 @@ pub struct Engine {
     pub(crate) ids: IdSource,
     /// Where the run is decided, if not in this process.
     runtime: Option<Rc<dyn RemoteRuntime>>,
+    /// Where the work is stored for other machines.
+    portable: Option<PortableWork>,
 }
 
 impl Engine {
     /// Opens the working tree and builds the toolbox.
     pub fn new(setup: EngineSetup) -> Result<Self, EngineError> {
-        let path = &setup.workdir;
-        let mut root = Root::open(path)
-            .map_err(|source| EngineError::Workdir { path: path.clone(), source })?;
-        root.guard_git_dirs();
+        let root = open_root(&setup.workdir)?;
         let mut policy = setup.policy;
         choose_write_folder(&mut policy, &root);
         let masker = Masker::new(setup.secrets);
@@ -169,6 +169,7 @@ impl Engine {
             version: setup.version,
             ids: IdSource { wall: wall_now, random: os_random },
             runtime: None,
+            portable: None,
         })
     }
 
@@ -221,6 +222,16 @@ impl Engine {
     pub fn with_runtime(mut self, runtime: Option<Rc<dyn RemoteRuntime>>) -> Self {
         self.runtime = runtime;
         self
+    }
+
+    /// Makes the working tree known to models as `directory`, a directory of another machine of which it is a copy, and
+    /// stores the work of agents where other machines can go on with it.
+    pub fn as_copy_of(mut self, directory: &Path, work: PortableWork) -> Result<Self, EngineError> {
+        let root = open_root(&self.workdir)?.known_as(directory);
+        let toolbox = &self.brief_builder.toolbox;
+        self.brief_builder.toolbox = Arc::new(toolbox.with_root(root));
+        self.portable = Some(work);
+        Ok(self)
     }
 
     /// Sets the agent for tasks that name no agent.
@@ -435,8 +446,12 @@ impl Engine {
             let run = self.run.map_or_else(|| self.ids.run(), Ok)?;
             let commands = commands(&self, run)?;
             let remote = self.runtime.clone().map(|runtime| {
-                let opening =
-                    RemoteOpening { run, commands: commands.clone(), wall_ms: (self.ids.wall)() };
+                let opening = RemoteOpening {
+                    run,
+                    commands: commands.clone(),
+                    wall_ms: (self.ids.wall)(),
+                    workdir: self.workdir.clone(),
+                };
                 (runtime, opening)
             });
             // A refusal comes before any workspace or directory is created.
@@ -510,7 +525,10 @@ impl Engine {
     ) -> Result<Outcome, EngineError> {
         let spaces = self.open_spaces()?;
         let wall = self.ids.wall;
-        let spaces = spaces.map(|(all, setup)| Arc::new(RunWorkspaces::new(all, setup, run, wall)));
+        let portable = self.portable.take();
+        let spaces = spaces.map(|(all, setup)| {
+            Arc::new(RunWorkspaces::new(all, setup, run, wall).with_portable(portable))
+        });
         let events: Vec<&Event> = opening.iter().flat_map(|it| &it.events).collect();
         let is_story = resume::adopt(&mut self.brief_builder, &events);
         // The runtime has the events; this journal stays empty.
@@ -542,7 +560,7 @@ impl Engine {
         let mut records: Vec<JournalRecord<Event>> = Vec::new();
         let opened = storage.reopen(run, |record| records.push(record))?;
         let OpenRun { id, folder, journal, durable, lock } = opened;
-        let link = runtime.follow(run).await.map_err(EngineError::Remote)?;
+        let link = runtime.follow(run, self.workdir.clone()).await.map_err(EngineError::Remote)?;
         let age = records.last().map_or(Timestamp::ZERO, |record| record.at);
         let context = EffectContext {
             brief_builder: self.brief_builder,
@@ -566,4 +584,12 @@ impl Engine {
         drop(lock);
         Ok(FinishedRun { run: id, outcome, folder: folder.map(|folder| folder.path().to_owned()) })
     }
+}
+
+/// Opens the working tree of a run.
+fn open_root(path: &Path) -> Result<Root, EngineError> {
+    let mut root = Root::open(path)
+        .map_err(|source| EngineError::Workdir { path: path.to_owned(), source })?;
+    root.guard_git_dirs();
+    Ok(root)
 }

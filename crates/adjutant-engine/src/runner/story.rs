@@ -39,7 +39,9 @@ impl Runner {
             (self.context.spaces.clone(), self.context.brief_builder.masker.clone());
         self.tasks.spawn_blocking(move || {
             let result = catch_panic(|| match (spaces, above) {
-                (Some(spaces), Some(space)) => spaces.take_in(into, &space, &commit, &masker),
+                (Some(spaces), Some(space)) => {
+                    spaces.take_in(into, &space, (session, &commit), &masker)
+                }
                 _ => Err("there is no workspace to merge it into".to_owned()),
             });
             let merged = result.unwrap_or_else(|crash| Err(crash.message));

@@ -25,15 +25,20 @@ use adjutant_workspace::space::{KeptFiles, RebasedWorkspace, Workspace, Workspac
 use adjutant_workspace::{BinaryContent, Conflict, HeadRef, ObjectId, PatchOptions, Root};
 
 use crate::error_chain::error_chain;
+use crate::portable::PortableWork;
 use crate::runner::clock::WallClock;
 
 pub use check::{WorkCheck, WorkCheckResult};
-use recorded::{as_kept, as_record, as_space, seen_from};
+pub(crate) use recorded::as_record;
+use recorded::{as_kept, as_space, seen_from};
 pub use setup::WorkspaceSetup;
 pub(crate) use tool_site::ToolSite;
 
 /// The most bytes of a conflicting change that are quoted for the agent that resolves it.
 const PATCH_BYTES: usize = 4 << 10;
+
+/// The message of a commit that stores the state after a merge.
+const MERGED: &str = "State after a merge\n";
 
 const CLOSED: &str = "your workspace cannot be opened here";
 
@@ -46,6 +51,8 @@ pub(crate) struct RunWorkspaces {
     // A std mutex: held for a map look-up, and while a workspace is reopened, so that none is mounted twice.
     open: Mutex<BTreeMap<SessionId, Arc<Workspace>>>,
     gates: Mutex<BTreeMap<SessionId, WorkspaceGate>>,
+    /// Where the work is stored, if other machines may go on with it.
+    portable: Option<PortableWork>,
 }
 
 /// Coordinates tools with keeping a workspace: tools hold the read lock, keeping the work takes the write lock
@@ -62,7 +69,13 @@ impl RunWorkspaces {
             wall,
             open: Mutex::default(),
             gates: Mutex::default(),
+            portable: None,
         }
+    }
+
+    /// Stores the work where other machines can go on with it.
+    pub(crate) fn with_portable(self, portable: Option<PortableWork>) -> Self {
+        Self { portable, ..self }
     }
 
     /// Makes the workspace of a delegation. Delegations of one `batch` start from the same commit.
@@ -103,7 +116,37 @@ impl RunWorkspaces {
         }
         let space = as_space(made.record());
         self.lock().insert(session, made);
+        // Another machine that goes on with it needs the commit that it starts with.
+        self.store_commit(session, &space.base).map_err(none)?;
         Ok(space)
+    }
+
+    /// Stores a commit of the work of a delegation, if other machines may go on with it.
+    fn store_commit(&self, session: SessionId, commit: &str) -> Result<(), String> {
+        let (Some(portable), Some(commit)) = (&self.portable, ObjectId::parse(commit)) else {
+            return Ok(());
+        };
+        let stored = portable.store(self.all.repository(), (&self.run, session), &commit);
+        stored.map_err(|error| error_chain(&error))
+    }
+
+    /// Commits and stores the work in a workspace after a step that may have changed it, if other machines may go on
+    /// with it.
+    fn store_work(
+        &self,
+        session: SessionId,
+        space: &OwnWorkspace,
+        message: &str,
+    ) -> Result<(), String> {
+        if self.portable.is_none() {
+            return Ok(());
+        }
+        let at = SystemTime::UNIX_EPOCH + Duration::from_millis((self.wall)());
+        let kept = self.get(session, space)?.keep(message, at);
+        let kept = kept.map_err(|error| error_chain(&error))?;
+        // Without changes, the state is that of the base.
+        let commit = kept.commit.unwrap_or(kept.base);
+        self.store_commit(session, commit.as_str())
     }
 
     /// Merges the commits `takes_in`, the work of the stories that this run's story depends on, into the
@@ -135,8 +178,18 @@ impl RunWorkspaces {
         if let Some(known) = open.get(&session) {
             return Ok(Arc::clone(known));
         }
-        let found = self.all.adopt(&self.run, &session.to_string(), &as_record(space));
-        let found = Arc::new(found.map_err(|error| error_chain(&error))?);
+        let elsewhere = self
+            .portable
+            .as_ref()
+            .map(|portable| portable.recreate(&self.all, (&self.run, session), space));
+        let found = match elsewhere.transpose().map_err(|error| error_chain(&error))?.flatten() {
+            Some(recreated) => recreated,
+            None => self
+                .all
+                .adopt(&self.run, &session.to_string(), &as_record(space))
+                .map_err(|error| error_chain(&error))?,
+        };
+        let found = Arc::new(found);
         open.insert(session, Arc::clone(&found));
         Ok(found)
     }
@@ -240,6 +293,12 @@ impl RunWorkspaces {
             let is_there = |path: &PathBuf| Path::new(&space.path).join(path).symlink_metadata();
             changed.retain(|path| is_there(path).is_ok());
         }
+        if self.portable.is_some() {
+            // Before the files are removed: the result must be where other machines find it.
+            let kept = workspace.keep(message, at).map_err(|error| error_chain(&error))?;
+            let commit = kept.commit.unwrap_or(kept.base);
+            self.store_commit(session, commit.as_str())?;
+        }
         let kept = workspace.keep_and_close(message, at).map_err(|error| error_chain(&error))?;
         self.lock().remove(&session);
         *is_shut = true;
@@ -269,7 +328,7 @@ impl RunWorkspaces {
         &self,
         session: SessionId,
         space: &OwnWorkspace,
-        commit: &str,
+        (child, commit): (SessionId, &str),
         masker: &Masker,
     ) -> Result<MergedWork, String> {
         let gate = self.gate(session);
@@ -277,7 +336,13 @@ impl RunWorkspaces {
         if *is_shut {
             return Err(CLOSED.to_owned());
         }
-        self.take_into(&*self.get(session, space)?, commit, masker)
+        if let (Some(portable), Some(commit)) = (&self.portable, ObjectId::parse(commit)) {
+            let found = portable.fetch_missing(self.all.repository(), (&self.run, child), &commit);
+            found.map_err(|error| error_chain(&error))?;
+        }
+        let merged = self.take_into(&*self.get(session, space)?, commit, masker)?;
+        self.store_work(session, space, MERGED)?;
+        Ok(merged)
     }
 
     fn take_into(

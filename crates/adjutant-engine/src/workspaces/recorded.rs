@@ -16,7 +16,7 @@ pub(super) fn as_space(record: WorkspaceRecord) -> OwnWorkspace {
     OwnWorkspace { kind, path, base, layers, remarks }
 }
 
-pub(super) fn as_record(space: &OwnWorkspace) -> WorkspaceRecord {
+pub(crate) fn as_record(space: &OwnWorkspace) -> WorkspaceRecord {
     let kind = match space.kind {
         WorkspaceKind::Overlay => WorkspaceBacking::Overlay,
         WorkspaceKind::Worktree => WorkspaceBacking::Worktree,

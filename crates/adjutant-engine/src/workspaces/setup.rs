@@ -63,6 +63,8 @@ pub struct WorkspaceSetup {
     pub disk_bytes: Option<u64>,
     /// The sandbox helper program; `None` for this program.
     pub helper: Option<PathBuf>,
+    /// The path of the person's checkout, if it is on another machine and this one has a copy of it.
+    pub copy_of: Option<PathBuf>,
 }
 
 impl WorkspaceSetup {
@@ -88,6 +90,7 @@ impl WorkspaceSetup {
             bounds: ResourceBounds::default(),
             disk_bytes: None,
             helper: None,
+            copy_of: None,
         }
     }
 
@@ -123,10 +126,12 @@ impl WorkspaceSetup {
             reserved: self.reserved_in(tree),
             closed: self.config.as_deref().map(with_link_targets).unwrap_or_default(),
             // Stories depend on the commits of earlier stories, so equal work must give equal commits.
-            reproducible: !self.reserved.is_empty(),
+            // Copies of a checkout must give the same commit on every machine.
+            reproducible: !self.reserved.is_empty() || self.copy_of.is_some(),
             sandboxed: !self.sandbox_off,
             home: self.home.clone(),
             disk_bytes: self.disk_bytes,
+            shown_at: self.copy_of.clone(),
             caches: self.toolchains.iter().flat_map(|it| it.caches.iter().cloned()).collect(),
             helper: self
                 .helper

@@ -23,8 +23,14 @@ pub(crate) enum ToolSite {
     Shared(Arc<Toolbox>),
     /// None: the delegation has a workspace that cannot be opened.
     Closed,
-    /// A workspace, the delegation's own or that of an ancestor.
-    Own { spaces: Arc<RunWorkspaces>, owner: SessionId, space: OwnWorkspace, toolbox: Arc<Toolbox> },
+    /// A workspace, the delegation's own or that of an ancestor. `message` is that of a commit of its work.
+    Own {
+        spaces: Arc<RunWorkspaces>,
+        owner: SessionId,
+        space: OwnWorkspace,
+        toolbox: Arc<Toolbox>,
+        message: String,
+    },
 }
 
 impl ToolSite {
@@ -48,6 +54,18 @@ impl ToolSite {
         act()
     }
 
+    /// Stores the work in the workspace after a step that may have changed it, if other machines may go on with it. If
+    /// that fails, the output of the step says so. Blocks.
+    pub(crate) fn store_work(&self, mut output: ToolOutput) -> ToolOutput {
+        let Self::Own { spaces, owner, space, message, .. } = self else { return output };
+        if let Err(problem) = self.while_open(|| spaces.store_work(*owner, space, message)) {
+            output.content += &format!(
+                "\n[not stored for other machines: {problem}. If this machine is lost, so is this change.]"
+            );
+        }
+        output
+    }
+
     /// Runs the verify command of `session` in a fresh workspace, made from a commit of the present work with
     /// `message`; files that match the globs `keep` are those of the base. Returns the output and the changed files
     /// that were taken from the base. Blocks.
@@ -58,7 +76,7 @@ impl ToolSite {
         run: impl FnOnce(&Toolbox, &Confinement) -> ToolOutput,
     ) -> Result<(ToolOutput, Vec<String>), String> {
         match self {
-            Self::Own { spaces, owner, space, toolbox } => self.while_open(|| {
+            Self::Own { spaces, owner, space, toolbox, .. } => self.while_open(|| {
                 spaces.verify(session, (*owner, space), (message, keep), toolbox, run)
             }),
             Self::Shared(_) | Self::Closed => Err(self.no_confinement()),
@@ -125,7 +143,7 @@ impl ToolSite {
         match self {
             Self::Shared(toolbox) => Ok(Arc::clone(toolbox)),
             Self::Closed => Err(CLOSED.to_owned()),
-            Self::Own { spaces, owner, space, toolbox } => {
+            Self::Own { spaces, owner, space, toolbox, .. } => {
                 spaces.toolbox(*owner, space, toolbox).map(Arc::new)
             }
         }

@@ -19,6 +19,7 @@ mod limits;
 mod live;
 mod misbehaviour;
 mod own_tools;
+mod portable;
 mod prd;
 mod prefixes;
 mod providers;

@@ -431,11 +431,13 @@ pub(crate) fn run_command(
     catch_panic(|| {
         let arguments = &request.arguments;
         let ran = match purpose {
-            CommandPurpose::Work => tool_site.with_toolbox(|toolbox| {
-                let inside = tool_site.confinement()?;
-                let output = toolbox.run(arguments, &inside, environment, cancel, &mut printed);
-                Ok(CommandResult::from(as_output(output)))
-            }),
+            CommandPurpose::Work => tool_site
+                .with_toolbox(|toolbox| {
+                    let inside = tool_site.confinement()?;
+                    let output = toolbox.run(arguments, &inside, environment, cancel, &mut printed);
+                    Ok(as_output(output))
+                })
+                .map(|output| CommandResult::from(tool_site.store_work(output))),
             CommandPurpose::Verify { message, keep } => {
                 let verified = tool_site.verify(session, (message, keep), |toolbox, inside| {
                     as_output(toolbox.run_check(

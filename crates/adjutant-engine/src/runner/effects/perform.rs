@@ -196,7 +196,8 @@ impl Runner {
         match (self.tree.space_of(session), &self.context.spaces) {
             (Some((owner, space)), Some(spaces)) => {
                 let (spaces, space) = (Arc::clone(spaces), space.clone());
-                ToolSite::Own { spaces, owner, space, toolbox }
+                let message = self.message(owner);
+                ToolSite::Own { spaces, owner, space, toolbox, message }
             }
             // A delegation with a workspace must not fall back to the working tree.
             (Some(_), None) => ToolSite::Closed,

@@ -103,7 +103,7 @@ pub(crate) fn commit(
                 toolbox.commit_write(name, arguments, writes, intent, &temp, &should_stop);
             Ok(as_output(written))
         });
-        written.unwrap_or_else(ToolOutput::error)
+        tool_site.store_work(written.unwrap_or_else(ToolOutput::error))
     });
     output_command(session, turn, call, result).into()
 }
