@@ -140,7 +140,8 @@ fn delegate_once(
     spaces.merge = args.work.merge.unwrap_or_default().request();
     spaces.verify = verify;
     let engine = engine.with_worker(args.work.spaces.worker.clone());
-    let engine = engine.with_runtime(runtime::of_flags(&args.work, &settings)?);
+    let engine =
+        engine.with_runtime(runtime::of_flags(&args.work, &settings, &home(given_home.clone())?)?);
     let mut engine = engine.with_spaces(spaces).at_depth(base_depth);
     // An agent file with the name of the default agent does not replace it.
     let default = agent.map_or_else(|| engine.default_agent().clone(), |it| it.name.clone());

@@ -26,7 +26,7 @@ use crate::output::say;
 use crate::resume::{ResumeFlags, RunToResume, resume_run};
 use crate::run_lookup::ProjectTree;
 use crate::runtime;
-use crate::settings::{Settings, base_depth, open_archive};
+use crate::settings::{Settings, base_depth, home, open_archive};
 use crate::wiring::ModelSetup;
 
 /// Runs `adjutant run`.
@@ -111,7 +111,7 @@ pub(crate) fn run_goal(
     let mut engine = engine
         .with_agents(known, &settings.models_allowed)
         .with_worker(flags.spaces.worker.clone())
-        .with_runtime(runtime::of_flags(flags, &settings)?)
+        .with_runtime(runtime::of_flags(flags, &settings, &home(given_home.clone())?)?)
         .at_depth(base_depth);
     let goal = match (&slash, &prepared) {
         (Some(slash), Some(prepared)) => {

@@ -11,6 +11,8 @@ use adjutant_engine::{
     Archive, ControlCommand, Engine, EngineSetup, Expiry, FinishedRun, LoadedJournal, ResumeInfo,
     ResumeRequest, RunFiles, RunLiveness, WorkspaceSetup,
 };
+#[cfg(feature = "restate")]
+use adjutant_restate::RunCheckout;
 use adjutant_view::{Delegation, sanitize};
 use serde_json::{Value, json};
 
@@ -183,7 +185,7 @@ fn follow_again(
     let model = demo::model()?;
     let engine = Engine::new(EngineSetup::new(past.policy, model, workdir))
         .map_err(|error| engine_failure(&error))?
-        .with_runtime(runtime::open(files.runtime().as_deref())?);
+        .with_runtime(runtime::open(files.runtime().as_deref(), archive.path())?);
     execute_run(engine, archive, RunRequest::Follow { files, journal, order }, approver, showing)
 }
 
@@ -465,15 +467,26 @@ fn engine_of(
 pub(crate) fn worker_engine(
     home: &std::path::Path,
     run: RunId,
-    past: &ResumeInfo,
+    mut past: ResumeInfo,
+    checkout: Option<RunCheckout>,
 ) -> Result<Engine, Failure> {
     let archive = crate::settings::open_archive(Some(home.to_owned()))?;
+    let asked_for = past.workdir.clone();
+    if let Some(checkout) = &checkout {
+        past.workdir = checkout.tree.join(&checkout.state.folder);
+    }
     let workdir = absolute(&past.workdir)?;
     let preset = Some(past.policy.preset.name().to_owned());
     let settings = Settings::load(&PolicyFlags { preset, ..PolicyFlags::default() }, &workdir)?;
     let flags = WorkspaceSetupFlags::default();
     let toolchains = Some(&settings.toolchains);
-    let spaces = flags.setup_resumed(archive.path(), run, past, toolchains, false)?;
+    let mut spaces = flags.setup_resumed(archive.path(), run, &past, toolchains, false)?;
+    if let Some(checkout) = &checkout {
+        // The copy lies in the state directory, which agents must not see otherwise.
+        spaces.hidden.push(archive.path().to_owned());
+        spaces.state = checkout.place.join("state");
+        spaces.copy_of = Some(checkout.state.checkout.clone());
+    }
     let wiring = ModelSetup::new(&settings)?;
     let chosen = wiring.choose(past.model.as_deref())?;
     let setup = EngineSetup {
@@ -484,7 +497,14 @@ pub(crate) fn worker_engine(
         version: env!("CARGO_PKG_VERSION").to_owned(),
         ..EngineSetup::new(past.policy.clone(), chosen.model, workdir)
     };
-    engine_of(setup, spaces, past, &settings, &archive).map(Engine::with_guidance)
+    let engine = engine_of(setup, spaces, &past, &settings, &archive)?.with_guidance();
+    match checkout {
+        Some(checkout) => {
+            let copy = engine.as_copy_of(&asked_for, checkout.work);
+            copy.map_err(|error| engine_failure(&error))
+        }
+        None => Ok(engine),
+    }
 }
 
 /// Describes what can be done about a run whose directory is gone.

@@ -1,5 +1,6 @@
 //! Where runs are decided and recorded: in this process, or on a cluster that `--runtime` names.
 
+use std::path::Path;
 use std::rc::Rc;
 
 use adjutant_engine::RemoteRuntime;
@@ -15,8 +16,9 @@ const SCHEME: &str = "restate://";
 pub(crate) fn of_flags(
     flags: &WorkFlags,
     settings: &Settings,
+    home: &Path,
 ) -> Result<Option<Rc<dyn RemoteRuntime>>, Failure> {
-    let runtime = open(flags.runtime.as_deref().or(settings.runtime.as_deref()))?;
+    let runtime = open(flags.runtime.as_deref().or(settings.runtime.as_deref()), home)?;
     let is_local = |flag: &str, why: &str| {
         Failure::usage(format!("{flag} works only with --runtime local: {why}"))
     };
@@ -36,9 +38,12 @@ pub(crate) fn of_flags(
 }
 
 /// Opens the named runtime; `None` for this process.
-pub(crate) fn open(named: Option<&str>) -> Result<Option<Rc<dyn RemoteRuntime>>, Failure> {
+pub(crate) fn open(
+    named: Option<&str>,
+    home: &Path,
+) -> Result<Option<Rc<dyn RemoteRuntime>>, Failure> {
     let Some(named) = named.filter(|it| !it.is_empty() && *it != "local") else { return Ok(None) };
-    addresses(named).and_then(connect).map(Some)
+    addresses(named).and_then(|addresses| connect(addresses, home)).map(Some)
 }
 
 /// Returns the addresses of a cluster's ingress, such as `http://127.0.0.1:8080`.
@@ -59,13 +64,15 @@ pub(crate) fn addresses(named: &str) -> Result<Vec<String>, Failure> {
 
 #[cfg(feature = "restate")]
 #[expect(clippy::unnecessary_wraps, reason = "without the feature it fails")]
-fn connect(addresses: Vec<String>) -> Result<Rc<dyn RemoteRuntime>, Failure> {
+fn connect(addresses: Vec<String>, home: &Path) -> Result<Rc<dyn RemoteRuntime>, Failure> {
     let ingress = adjutant_restate::Ingress::new(addresses);
-    Ok(Rc::new(adjutant_restate::ClusterRuntime::new(ingress)))
+    // Git's private files, and bundles on their way to and from the cluster's store.
+    let state = home.join("cluster").join("user");
+    Ok(Rc::new(adjutant_restate::ClusterRuntime::new(ingress, state)))
 }
 
 #[cfg(not(feature = "restate"))]
-fn connect(_addresses: Vec<String>) -> Result<Rc<dyn RemoteRuntime>, Failure> {
+fn connect(_addresses: Vec<String>, _home: &Path) -> Result<Rc<dyn RemoteRuntime>, Failure> {
     Err(Failure::usage("--runtime restate://… needs the cargo feature `restate`, and this program was built without it")
         .hint("docs/cluster.md has the command that builds it from the sources."))
 }

@@ -42,7 +42,7 @@ pub enum CallError {
         reason: String,
     },
     /// The server does not know the service, because no worker is registered.
-    #[error("the Restate server at {address} knows no worker of Adjutant")]
+    #[error("the Restate server at {address} knows no live worker of Adjutant")]
     NoWorker {
         /// The address.
         address: String,

@@ -30,6 +30,8 @@ pub(crate) struct RunFold {
     pub(crate) placed: BTreeMap<SessionId, Option<String>>,
     /// The time of the last decision.
     pub(crate) latest: Timestamp,
+    /// Whether the work is in a store, so that every worker can do every agent's.
+    pub(crate) has_store: bool,
 }
 
 impl RunFold {
@@ -43,6 +45,7 @@ impl RunFold {
             self.latest = self.latest.max(decision.at);
         }
         self.placed.extend(batch.placed.iter().cloned());
+        self.has_store |= batch.base.is_some();
         self.batches += 1;
         Ok(())
     }

@@ -15,11 +15,13 @@ mod link;
 mod object;
 mod replica;
 mod runtime;
+mod store;
 mod wire;
 mod worker;
 
 pub use client::{Admin, CallError, Ingress};
-pub use replica::{PerformerFactory, RunPerformer};
+pub use replica::{PerformerFactory, RunBeginning, RunCheckout, RunPerformer};
 pub use runtime::ClusterRuntime;
-pub use wire::{LiveWorker, WorkerAbilities};
+pub use store::ClusterStore;
+pub use wire::{LiveWorker, StoredBase, WorkerAbilities};
 pub use worker::{Worker, WorkerError, WorkerSetup};

@@ -1,15 +1,18 @@
 //! Following a run: fetching its batches, and sending commands to it, several at once and each exactly once.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use adjutant_core::Event;
+use adjutant_core::{Event, RunId};
+use adjutant_engine::portable::{ResultImporter, StoreError};
 use adjutant_engine::{RecordedDecision, RunLink, RunUpdate, SentCommand};
 use tokio::sync::mpsc;
 
 use crate::client::{CallError, Ingress};
-use crate::wire::{Batch, RunInput, Submission, TimedCommand};
+use crate::store::ClusterStore;
+use crate::wire::{Batch, RunInput, StoredBase, Submission, TimedCommand};
 
 /// The most commands of one call.
 const COMMANDS: usize = 256;
@@ -85,9 +88,29 @@ impl CommandSender {
     }
 }
 
-/// Passes all batches of a run to a front end, from the first on, until the run has ended.
-pub(crate) async fn mirror(ingress: Ingress, run: String, updates: mpsc::Sender<RunUpdate>) {
-    let mut from = 0;
+/// The user's side of a run whose work is in a store.
+pub(crate) struct UserSide {
+    pub(crate) run: RunId,
+    /// The user's checkout.
+    pub(crate) tree: PathBuf,
+    /// A directory of this user.
+    pub(crate) state: PathBuf,
+}
+
+impl UserSide {
+    /// Opens the store of the run and prepares fetching its results. Blocks.
+    fn importer(&self, base: &StoredBase) -> Result<ResultImporter, StoreError> {
+        let store = Arc::new(ClusterStore::open(&base.store)?);
+        ResultImporter::new(store, &self.tree, &self.state, self.run)
+    }
+}
+
+/// Passes all batches of a run to a front end, from the first on, until the run has ended. Results that are in a store
+/// are in the user's repository before the front end learns of them.
+pub(crate) async fn mirror(ingress: Ingress, user: UserSide, updates: mpsc::Sender<RunUpdate>) {
+    let run = user.run.to_string();
+    let user = Arc::new(user);
+    let (mut from, mut importer) = (0, None);
     loop {
         let page = match ingress.batches(&run, from, LONG_POLL).await {
             Ok(page) => page,
@@ -97,8 +120,41 @@ pub(crate) async fn mirror(ingress: Ingress, run: String, updates: mpsc::Sender<
             }
         };
         from += page.batches.len() as u64;
+        let base = page.batches.iter().find_map(|batch| batch.base.clone());
         let decisions = decisions(page.batches);
         let has_ended = has_ended(&decisions);
+        let (before, user) = (importer.take(), Arc::clone(&user));
+        // Blocks while objects are fetched.
+        let imported = tokio::task::spawn_blocking(move || {
+            let importer = match (before, base) {
+                (Some(importer), _) => Some(importer),
+                (None, Some(base)) => Some(user.importer(&base)?),
+                (None, None) => None,
+            };
+            if let Some(importer) = &importer {
+                let events = decisions.iter().flat_map(|decision| &decision.events);
+                events.into_iter().try_for_each(|event| importer.import(event))?;
+                if has_ended {
+                    // Best effort: what is left only takes up space.
+                    let _ = importer.clean_up();
+                }
+            }
+            Ok::<_, StoreError>((importer, decisions))
+        });
+        let decisions = match imported.await {
+            Ok(Ok((used, decisions))) => {
+                importer = used;
+                decisions
+            }
+            Ok(Err(error)) => {
+                let _ = updates.send(RunUpdate::Lost(error.to_string())).await;
+                return;
+            }
+            Err(error) => {
+                let _ = updates.send(RunUpdate::Lost(error.to_string())).await;
+                return;
+            }
+        };
         if !decisions.is_empty() && updates.send(RunUpdate::Recorded(decisions)).await.is_err() {
             return;
         }

@@ -24,7 +24,7 @@ use crate::wire::{
 };
 
 /// How long the server keeps a run that has ended. Until then its front end can catch up.
-const KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+pub(crate) const KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// The most batches of one page.
 const PAGE: u64 = 64;
@@ -73,15 +73,18 @@ impl RunObject {
         let mut decider = Decider { fold, wall_ms: submission.wall_ms, ..Decider::default() };
         let mut lost = None;
         let mut is_changed = false;
+        let mut opened = None;
         match submission.input {
-            RunInput::Open(commands) if is_new => {
+            RunInput::Open { commands, base } if is_new => {
+                decider.fold.has_store = base.is_some();
+                opened = base;
                 commands.into_iter().for_each(|it| decider.submit(Timestamp::ZERO, it));
                 ctx.object_client::<ClusterObjectClient>(CLUSTER_KEY)
                     .began(Json(run.clone()))
                     .send();
             }
             // The first call was answered, and its answer was lost.
-            RunInput::Open(_) => {}
+            RunInput::Open { .. } => {}
             RunInput::Commands(commands) => {
                 for TimedCommand { at, command } in commands {
                     decider.submit(at, command);
@@ -124,7 +127,7 @@ impl RunObject {
         }
         fold.placed.extend(placed.iter().cloned());
         let has_ended = fold.tree.outcome().is_some();
-        let batch = Batch { decisions, placed };
+        let batch = Batch { decisions, placed, base: opened };
         let is_recorded = !batch.decisions.is_empty() || !batch.placed.is_empty();
         if is_recorded {
             ctx.set(&format!("b{:08}", head.batches), Json(batch.clone()));
@@ -221,7 +224,7 @@ impl RunInput {
     const fn commands(&self) -> usize {
         match self {
             Self::Commands(commands) => commands.len(),
-            Self::Open(_) | Self::Tick { .. } | Self::WorkersChanged { .. } => 0,
+            Self::Open { .. } | Self::Tick { .. } | Self::WorkersChanged { .. } => 0,
         }
     }
 }
@@ -339,37 +342,63 @@ impl RequestedWork {
     }
 }
 
-/// Gives each session to the live worker that has the fewest sessions of the run. Agents that write in workspaces stay
-/// together: the workspace of a child is made from that of its parent.
+/// Gives each session to a live worker.
+///
+/// The workspace of a child is made from that of its parent, so it is with the same worker. Other agents that write need
+/// a store to be spread. Of the workers that can ask the agent's model, the one with the fewest sessions of the run gets
+/// it; if none can, any worker does, and says what it lacks.
 fn place(
     fold: &RunFold,
     sessions: &BTreeSet<SessionId>,
     workers: &[LiveWorker],
 ) -> Vec<(SessionId, Option<String>)> {
-    let mut loads: BTreeMap<&str, usize> =
-        workers.iter().map(|worker| (worker.name.as_str(), 0)).collect();
-    let is_live = |session: &SessionId| fold.tree.node(*session).is_some_and(|node| node.is_live());
-    for (_, worker) in fold.placed.iter().filter(|(session, _)| is_live(session)) {
-        if let Some(load) = worker.as_deref().and_then(|worker| loads.get_mut(worker)) {
-            *load += 1;
+    let tree = &fold.tree;
+    let policy = tree.policy();
+    let writes = policy.workspace == WorkspaceSharing::Own && !policy.in_place;
+    let is_live = |session: &SessionId| tree.node(*session).is_some_and(|node| node.is_live());
+    let live = |name: &str| workers.iter().any(|worker| worker.name == name);
+    let mut loads: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut placed = fold.placed.clone();
+    for worker in
+        placed.iter().filter(|(session, _)| is_live(session)).filter_map(|it| it.1.as_deref())
+    {
+        if let Some(worker) = workers.iter().find(|it| it.name == worker) {
+            *loads.entry(&worker.name).or_default() += 1;
         }
     }
-    let mut placed = Vec::new();
-    let policy = fold.tree.policy();
-    let stays_together = policy.workspace == WorkspaceSharing::Own && !policy.in_place;
+    // Otherwise the first agent of every run would be with the same worker.
+    let turn = tree.run().map_or(0, |run| run.to_string().bytes().map(usize::from).sum::<usize>());
+    let mut result = Vec::new();
     for session in sessions {
-        let least = if stays_together {
-            loads.iter_mut().max_by_key(|(_, load)| **load)
-        } else {
-            loads.iter_mut().min_by_key(|(_, load)| **load)
+        let node = tree.node(*session);
+        // Its workspace is made from that of this agent above it.
+        let above = tree.space_of(*session).map(|(owner, _)| owner).filter(|it| it != session);
+        let parent = above.and_then(|above| placed.get(&above)?.clone().filter(|it| live(it)));
+        let beside = || {
+            let others = placed.values().flatten().find(|name| live(name));
+            others.filter(|_| writes && !fold.has_store).cloned()
         };
-        let worker = least.map(|(worker, load)| {
-            *load += 1;
-            (*worker).to_owned()
+        let provider = node.and_then(|node| node.model.as_ref()).and_then(|model| {
+            model.name.split_once(['/', ':']).map(|(provider, _)| provider.to_owned())
         });
-        placed.push((*session, worker));
+        let can_ask = |worker: &&LiveWorker| {
+            let known = &worker.abilities.providers;
+            provider.as_ref().is_none_or(|provider| known.contains(provider))
+                && (!writes || worker.abilities.sandbox.is_some())
+        };
+        let able: Vec<&LiveWorker> = workers.iter().filter(can_ask).collect();
+        let able = if able.is_empty() { workers.iter().collect() } else { able };
+        let start = turn % able.len().max(1);
+        let in_turn = able.iter().cycle().skip(start).take(able.len());
+        let least = in_turn.min_by_key(|worker| loads.get(worker.name.as_str()).copied());
+        let worker = parent.or_else(beside).or_else(|| least.map(|worker| worker.name.clone()));
+        if let Some(worker) = workers.iter().find(|it| Some(&it.name) == worker.as_ref()) {
+            *loads.entry(&worker.name).or_default() += 1;
+        }
+        placed.insert(*session, worker.clone());
+        result.push((*session, worker));
     }
-    placed
+    result
 }
 
 #[cfg(test)]
@@ -418,7 +447,7 @@ mod tests {
     fn a_fold_of_the_batches_is_the_state_that_was_decided() {
         let mut decider = Decider::default();
         decider.submit(Timestamp::ZERO, begin(RunId::new(1_700_000_000, [10; 6])));
-        let batch = Batch { decisions: decider.decisions, placed: Vec::new() };
+        let batch = Batch { decisions: decider.decisions, placed: Vec::new(), base: None };
         // As it is stored.
         let stored = serde_json::to_vec(&batch).unwrap_or_default();
         let read = serde_json::from_slice::<Batch>(&stored).map_err(|error| error.to_string());

@@ -5,12 +5,14 @@
 //! server asks.
 
 use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use adjutant_core::{Command, Effect, RunId, SessionId};
+use adjutant_engine::portable::{self, PortableBase, PortableWork, StoreError};
 use adjutant_engine::{
     Engine, Narrator, RecordedDecision, Reporter, RunUpdate, SentCommand, wall_now,
 };
@@ -18,13 +20,17 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::client::{CallError, Ingress};
 use crate::link::{CommandSender, LinkEnds, decisions, has_ended, link};
-use crate::wire::{Batch, PerformRequest, RunInput, Submission, session_of};
+use crate::store::ClusterStore;
+use crate::wire::{Batch, PerformRequest, RunInput, StoredBase, Submission, session_of};
 
 /// The threads for tool calls of all runs. As in a local run, most calls take microseconds.
 const TOOL_THREADS: usize = 16;
 
 /// How long a request waits for the batch that the answer of a call under way may bring, before it is fetched.
 const ANSWER_TIME: Duration = Duration::from_millis(20);
+
+/// How long the end of a run waits until its workspaces are closed here.
+const CLOSING_TIME: Duration = Duration::from_secs(10);
 
 /// What performs the effects of one run.
 pub struct RunPerformer {
@@ -36,9 +42,33 @@ pub struct RunPerformer {
     pub reporters: Vec<Box<dyn Reporter>>,
 }
 
-/// Sets up what performs the effects of a run, from its first decisions. The error says what this worker lacks.
+/// Sets up what performs the effects of a run. The error says what this worker lacks.
 pub type PerformerFactory =
-    Arc<dyn Fn(RunId, &[RecordedDecision]) -> Result<RunPerformer, String> + Send + Sync>;
+    Arc<dyn Fn(RunBeginning<'_>) -> Result<RunPerformer, String> + Send + Sync>;
+
+/// The beginning of a run.
+#[derive(Debug)]
+pub struct RunBeginning<'a> {
+    /// The run.
+    pub run: RunId,
+    /// Its decisions so far.
+    pub decisions: &'a [RecordedDecision],
+    /// The copy of the user's checkout, if the run's work is in a store.
+    pub checkout: Option<RunCheckout>,
+}
+
+/// A copy of a user's checkout, for the agents of one run.
+#[derive(Debug)]
+pub struct RunCheckout {
+    /// The state that it shows.
+    pub state: PortableBase,
+    /// The directory in which the run has everything on this machine.
+    pub place: PathBuf,
+    /// The copy.
+    pub tree: PathBuf,
+    /// Stores the work of the agents.
+    pub work: PortableWork,
+}
 
 /// A request with the channel that tells when its effect is over.
 type AwaitedRequest = (PerformRequest, oneshot::Sender<()>);
@@ -73,6 +103,17 @@ struct WorkerContext {
     worker: String,
     instance: String,
     factory: PerformerFactory,
+    store: Option<Arc<ClusterStore>>,
+    checkouts: PathBuf,
+}
+
+/// What a worker performs effects with.
+pub(crate) struct PerformerSetup {
+    pub(crate) factory: PerformerFactory,
+    /// The store of the cluster.
+    pub(crate) store: Option<Arc<ClusterStore>>,
+    /// Where copies of users' checkouts are.
+    pub(crate) checkouts: PathBuf,
 }
 
 impl Replicas {
@@ -81,10 +122,11 @@ impl Replicas {
         ingress: Ingress,
         worker: String,
         instance: String,
-        factory: PerformerFactory,
+        setup: PerformerSetup,
     ) -> std::io::Result<Self> {
         let (requests, receiver) = mpsc::unbounded_channel();
-        let context = WorkerContext { ingress, worker, instance, factory };
+        let PerformerSetup { factory, store, checkouts } = setup;
+        let context = WorkerContext { ingress, worker, instance, factory, store, checkouts };
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .max_blocking_threads(TOOL_THREADS)
@@ -139,6 +181,7 @@ struct FollowedRun {
     known: Arc<AtomicU64>,
     /// The worker of each session.
     placed: BTreeMap<SessionId, Option<String>>,
+    base: Option<Box<StoredBase>>,
     has_ended: bool,
 }
 
@@ -166,6 +209,9 @@ impl FollowedRun {
         self.known.fetch_add(batches.len() as u64, Ordering::Relaxed);
         for batch in &batches {
             self.placed.extend(batch.placed.iter().cloned());
+            if batch.base.is_some() {
+                self.base.clone_from(&batch.base);
+            }
         }
         let decisions = decisions(batches);
         self.has_ended |= has_ended(&decisions);
@@ -191,6 +237,7 @@ async fn follow_run(
         run: run.to_string(),
         known: Arc::clone(&known),
         placed: BTreeMap::new(),
+        base: None,
         has_ended: false,
     };
     // An earlier process of this worker may have sent results that wait for the run's object. Its inputs are taken in
@@ -217,14 +264,29 @@ async fn follow_run(
     let LinkEnds { commands, updates } = ends;
     let commands_of_us = link.commands.clone();
     let mut sending = tokio::task::spawn_local(sender.send_all(commands));
-    let problem = match (context.factory)(run, &opening) {
+    let checkout = match followed.base.take() {
+        None => Ok(None),
+        Some(base) => {
+            let context =
+                (context.store.clone(), context.checkouts.clone(), context.worker.clone());
+            let made = tokio::task::spawn_blocking(move || open_checkout(context, run, *base));
+            let Ok(made) = made.await else { return };
+            made.map(Some)
+        }
+    };
+    let prepared = match checkout {
+        // The server asks again.
+        Err(StoreError::Unavailable(_)) => return,
+        Err(StoreError::Failed(problem)) => Err(problem),
+        Ok(checkout) => (context.factory)(RunBeginning { run, decisions: &opening, checkout }),
+    };
+    let mut performing = None;
+    let problem = match prepared {
         Ok(performer) => {
             let RunPerformer { engine, narrator, reporters } = performer;
-            let performing = engine.perform_for(run, opening, link, narrator, reporters);
-            tokio::task::spawn_local(async move {
-                // The error of a follower is that its link has ended.
-                let _ = performing.await;
-            });
+            let effects = engine.perform_for(run, opening, link, narrator, reporters);
+            // The error of a follower is that its link has ended.
+            performing = Some(tokio::task::spawn_local(async move { effects.await.map(drop) }));
             None
         }
         Err(problem) => Some(format!("worker {} cannot work for it: {problem}", context.worker)),
@@ -268,9 +330,37 @@ async fn follow_run(
             }
         }
         if followed.has_ended {
-            return answer_rest(requests);
+            answer_rest(requests);
+            drop(updates);
+            if let Some(performing) = performing {
+                // Its workspaces are closed then.
+                let _ = tokio::time::timeout(CLOSING_TIME, performing).await;
+            }
+            let place = context.checkouts.join(run.to_string());
+            // Best effort: an old one is removed when the worker starts.
+            let removed = tokio::task::spawn_blocking(move || std::fs::remove_dir_all(place));
+            drop(removed);
+            return;
         }
     }
+}
+
+/// Makes a copy of the user's checkout for a run, or opens the one that an earlier process has made. Blocks.
+fn open_checkout(
+    (store, checkouts, worker): (Option<Arc<ClusterStore>>, PathBuf, String),
+    run: RunId,
+    base: StoredBase,
+) -> Result<RunCheckout, StoreError> {
+    let StoredBase { store: address, state } = base;
+    let store = store.filter(|store| store.address() == address).ok_or_else(|| {
+        StoreError::Failed(format!(
+            "the files of the run are in the store {address}, which it does not use"
+        ))
+    })?;
+    let place = checkouts.join(run.to_string());
+    let tree = portable::open_checkout(&*store, &place, run, &state)?;
+    let work = PortableWork::new(store, worker, &state, place.join("state"))?;
+    Ok(RunCheckout { state, place, tree, work })
 }
 
 /// Ends a delegation that this worker cannot work for.

@@ -3,6 +3,7 @@
 //! Invariant: a stored [`Batch`] is never changed, so a copy of it is as good as the original.
 
 use adjutant_core::{Command, Effect, RunId, SessionId, Timestamp};
+use adjutant_engine::portable::PortableBase;
 use adjutant_engine::{ControlRefusal, RecordedDecision};
 use serde::{Deserialize, Serialize};
 
@@ -37,14 +38,31 @@ pub(crate) struct Batch {
     /// The sessions that were given to a worker; without one no worker can do their work now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) placed: Vec<(SessionId, Option<String>)>,
+    /// What the agents of the run start from; only in the first batch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) base: Option<Box<StoredBase>>,
+}
+
+/// What the agents of a run start from, if it is in the cluster's store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredBase {
+    /// The address of the store.
+    pub store: String,
+    /// The state of the user's checkout.
+    pub state: PortableBase,
 }
 
 /// An input of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum RunInput {
-    /// The first commands of the run.
-    Open(Vec<Command>),
+    /// Starts the run.
+    Open {
+        /// Its first commands.
+        commands: Vec<Command>,
+        /// What its agents start from, if it is in a store.
+        base: Option<Box<StoredBase>>,
+    },
     /// Further commands.
     Commands(Vec<TimedCommand>),
     /// A deadline may have passed.
@@ -138,6 +156,18 @@ pub struct WorkerAbilities {
     pub version: String,
     /// The host on which it runs.
     pub host: String,
+    /// The level of its sandbox; `None` if it has none, so that it cannot work for agents that write.
+    #[serde(default)]
+    pub sandbox: Option<String>,
+    /// The toolchains that commands of agents see.
+    #[serde(default)]
+    pub toolchains: Vec<String>,
+    /// The providers of models that it can ask.
+    #[serde(default)]
+    pub providers: Vec<String>,
+    /// The store in which it keeps work; `None` if it works in directories that all machines share.
+    #[serde(default)]
+    pub store: Option<String>,
 }
 
 /// A live worker.

@@ -4,6 +4,7 @@
 //! takes them over when it no longer answers. The worker's own handler, which performs effects, stays its own.
 
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,8 +21,9 @@ use crate::client::{Admin, CallError, Ingress};
 use crate::cluster::ClusterObject;
 use crate::fold::RunCache;
 use crate::identity;
-use crate::object::RunObject;
-use crate::replica::{PerformerFactory, Replicas};
+use crate::object::{KEPT, RunObject};
+use crate::replica::{PerformerFactory, PerformerSetup, Replicas};
+use crate::store::ClusterStore;
 use crate::wire::{
     CLUSTER_KEY, CLUSTER_SERVICE, Heartbeat, PerformRequest, RUN_SERVICE, WorkerAbilities,
     worker_service,
@@ -60,6 +62,10 @@ pub struct WorkerSetup {
     pub abilities: WorkerAbilities,
     /// Sets up what performs the effects of a run.
     pub factory: PerformerFactory,
+    /// The store of the cluster; `None` if all machines share the directories of runs.
+    pub store: Option<Arc<ClusterStore>>,
+    /// Where copies of users' checkouts are made.
+    pub checkouts: PathBuf,
 }
 
 /// Why a worker cannot begin.
@@ -109,8 +115,9 @@ pub struct Worker {
 impl Worker {
     /// Starts to serve and registers.
     pub async fn start(setup: WorkerSetup) -> Result<Self, WorkerError> {
-        let WorkerSetup { name, listen, health, ingress, admin, identity_key, abilities, factory } =
+        let WorkerSetup { name, listen, health, ingress, admin, identity_key, abilities, .. } =
             setup;
+        let WorkerSetup { factory, store, checkouts, .. } = setup;
         let version = admin.version().await?;
         if !version.starts_with(SERVER_VERSION) {
             return Err(WorkerError::Version(version));
@@ -123,7 +130,9 @@ impl Worker {
             return Err(WorkerError::NameTaken { name, uri: known.uri.clone() });
         }
         let instance = format!("{name}-{}-{}", wall_now(), std::process::id());
-        let replicas = Replicas::start(ingress.clone(), name.clone(), instance.clone(), factory);
+        remove_old_checkouts(&checkouts);
+        let performers = PerformerSetup { factory, store, checkouts };
+        let replicas = Replicas::start(ingress.clone(), name.clone(), instance.clone(), performers);
         let replicas = replicas.map_err(WorkerError::Thread)?;
         let performing = replicas.performing();
         let (stop, stopped) = watch::channel(false);
@@ -223,6 +232,18 @@ impl Worker {
                 self.admin.move_to(&known.deployment, &self.runs_uri).await
             }
             Some(_) => Ok(()),
+        }
+    }
+}
+
+/// Removes the checkouts of runs that the server no longer keeps.
+fn remove_old_checkouts(checkouts: &Path) {
+    for entry in std::fs::read_dir(checkouts).into_iter().flatten().flatten() {
+        let age = entry.metadata().and_then(|found| found.modified()).ok();
+        let age = age.and_then(|time| time.elapsed().ok());
+        if age.is_some_and(|age| age > KEPT) {
+            // Best effort: what is left only takes up space.
+            let _ = std::fs::remove_dir_all(entry.path());
         }
     }
 }

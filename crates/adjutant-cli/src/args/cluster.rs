@@ -35,6 +35,12 @@ pub(crate) struct ServeWorkerArgs {
     #[arg(long, value_name = "IP:PORT")]
     pub(crate) health: Option<SocketAddr>,
 
+    /// Where all workers of the cluster keep the files and the work of runs: file:///DIRECTORY, which all machines share,
+    /// or s3://BUCKET/PREFIX, with the keys in the usual AWS_ variables. Without it, the directories of runs must be there
+    /// on every machine under the same path.
+    #[arg(long, env = "ADJUTANT_STORE", value_name = "URL", hide_env_values = true)]
+    pub(crate) store: Option<String>,
+
     /// The public key of the cluster: calls that it did not sign are refused.
     #[arg(long, value_name = "publickeyv1_…")]
     pub(crate) identity_key: Option<String>,

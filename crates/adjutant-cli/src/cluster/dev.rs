@@ -47,7 +47,8 @@ pub(crate) fn run_dev(args: &DevArgs, home: Option<PathBuf>) -> Result<Exit, Fai
     let failed = |what: &str, error: &dyn std::fmt::Display| {
         Failure::new(Exit::Failed, format!("cannot {what}: {error}"))
     };
-    fs::create_dir_all(&place).map_err(|error| failed("create the cluster's directory", &error))?;
+    fs::create_dir_all(place.join("store"))
+        .map_err(|error| failed("create the cluster's directory", &error))?;
     let server = match &args.server {
         Some(server) => server.clone(),
         None => installed_server(&place)?,
@@ -185,7 +186,11 @@ fn start_worker(
     let log = File::create(place.join(format!("worker-{name}.log")))?;
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["serve-worker", "--runtime", cluster, "--admin", admin, "--name", name]);
-    command.arg("--home").arg(home);
+    command
+        .arg("--home")
+        .arg(home)
+        .arg("--store")
+        .arg(format!("file://{}", place.join("store").display()));
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()
 }
 

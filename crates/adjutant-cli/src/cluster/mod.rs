@@ -31,9 +31,7 @@ pub(crate) fn run_cluster(
                 print("No worker is at work.\n")?;
             }
             for LiveWorker { name, abilities } in workers.iter().filter(|_| !as_json) {
-                let WorkerAbilities { version, host } = abilities;
-                let line = format!("{name}  on {host}, version {version}");
-                print(&format!("{}\n", sanitize::line(&line)))?;
+                print(&describe(name, abilities))?;
             }
             Ok(Exit::Completed)
         }
@@ -45,6 +43,25 @@ pub(crate) fn run_cluster(
             Ok(Exit::Completed)
         }
     }
+}
+
+/// Describes a worker and what it has, in lines for a terminal.
+fn describe(name: &str, abilities: &WorkerAbilities) -> String {
+    let WorkerAbilities { version, host, sandbox, toolchains, providers, store } = abilities;
+    let list = |items: &[String]| {
+        if items.is_empty() { "none".to_owned() } else { items.join(", ") }
+    };
+    let lines = [
+        format!("{name}  on {host}, version {version}"),
+        format!(
+            "  sandbox     {}",
+            sandbox.as_deref().unwrap_or("none: takes no agents that write")
+        ),
+        format!("  toolchains  {}", list(toolchains)),
+        format!("  models of   {}", list(providers)),
+        format!("  store       {}", store.as_deref().unwrap_or("none: shared directories")),
+    ];
+    lines.iter().map(|line| format!("{}\n", sanitize::line(line))).collect()
 }
 
 /// Runs one call.

@@ -1,26 +1,32 @@
 //! `serve-worker`: performs the effects of runs on a cluster with the engine of local runs.
 
 use std::cell::RefCell;
+use std::env;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use adjutant_core::schema::ReturnFormat;
-use adjutant_core::{Event, RunId, SessionId, Timestamp};
-use adjutant_engine::{Narrator, RecordedDecision, Reporter, ResumeInfo};
+use adjutant_core::{Event, SessionId, Timestamp};
+use adjutant_engine::results::probe_machine;
+use adjutant_engine::{Narrator, Reporter, ResumeInfo};
 use adjutant_restate::{
-    Admin, CallError, Ingress, RunPerformer, Worker, WorkerAbilities, WorkerError, WorkerSetup,
+    Admin, CallError, ClusterStore, Ingress, RunBeginning, RunPerformer, Worker, WorkerAbilities,
+    WorkerError, WorkerSetup,
 };
 use adjutant_view::{RunView, TimedEvent};
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::args::PolicyFlags;
 use crate::args::cluster::ServeWorkerArgs;
 use crate::execute::told_results;
 use crate::exit::{Exit, Failure};
 use crate::output::say;
 use crate::resume::worker_engine;
 use crate::runtime::addresses;
-use crate::settings;
+use crate::settings::{self, Settings};
+use crate::wiring::ModelSetup;
+use crate::workspace_flags::default_setup;
 
 /// The port of a node's admin address.
 const ADMIN_PORT: u16 = 9070;
@@ -45,6 +51,9 @@ pub(crate) fn run_serve_worker(
         .enable_all()
         .build()
         .map_err(|error| failed("start the runtime", error))?;
+    let store = args.store.as_deref().map(ClusterStore::open).transpose();
+    let store = store.map_err(|error| Failure::usage(format!("--store: {error}")))?;
+    let checkouts = home.join("cluster");
     let setup = WorkerSetup {
         name,
         listen: args.listen,
@@ -52,13 +61,12 @@ pub(crate) fn run_serve_worker(
         ingress: Ingress::new(addresses),
         admin: Admin::new(admin),
         identity_key: args.identity_key.clone(),
-        abilities: WorkerAbilities {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            host: host_name(),
-        },
-        factory: Arc::new(move |run, opening| {
-            performer(&home, run, opening).map_err(|failure| failure.to_string())
+        abilities: abilities(&home, store.as_ref())?,
+        factory: Arc::new(move |beginning| {
+            performer(&home, beginning).map_err(|failure| failure.to_string())
         }),
+        store: store.map(Arc::new),
+        checkouts,
     };
     runtime.block_on(async {
         let mut interrupt = signal(SignalKind::interrupt()).map_err(|it| failed("catch signals", it))?;
@@ -139,18 +147,37 @@ fn host_name() -> String {
     name.trim().chars().map(plain).take(NAME_CHARS).collect()
 }
 
+/// Finds out what this machine offers to agents.
+fn abilities(home: &Path, store: Option<&ClusterStore>) -> Result<WorkerAbilities, Failure> {
+    let settings = Settings::load(&PolicyFlags::default(), home)?;
+    let mut setup = default_setup(home);
+    settings.toolchains.find(&mut setup);
+    let machine = probe_machine(&env::var_os("PATH").unwrap_or_default(), home);
+    let has_key =
+        |(name, _, key): (String, String, Option<bool>)| key.unwrap_or(true).then_some(name);
+    let mut providers: Vec<String> =
+        ModelSetup::new(&settings)?.providers().into_iter().filter_map(has_key).collect();
+    // A script is a file of the run, and needs no key.
+    providers.push("script".to_owned());
+    Ok(WorkerAbilities {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        host: host_name(),
+        sandbox: machine.sandbox.ok().map(|(level, _)| level),
+        toolchains: setup.toolchains.iter().map(|it| it.name.to_owned()).collect(),
+        providers,
+        store: store.map(|store| store.address().to_owned()),
+    })
+}
+
 /// Sets up what performs the effects of a run.
-fn performer(
-    home: &Path,
-    run: RunId,
-    opening: &[RecordedDecision],
-) -> Result<RunPerformer, Failure> {
-    let events = opening.iter().flat_map(|it| it.events.iter().map(|event| (it.at, event)));
+fn performer(home: &Path, beginning: RunBeginning<'_>) -> Result<RunPerformer, Failure> {
+    let RunBeginning { run, decisions, checkout } = beginning;
+    let events = decisions.iter().flat_map(|it| it.events.iter().map(|event| (it.at, event)));
     let past = ResumeInfo::of(events)
         .ok_or_else(|| Failure::new(Exit::Failed, "the run has no beginning"))?;
     let view = Rc::new(RefCell::new(RunView::default()));
     let result_tokens = past.policy.result_tokens;
-    let engine = worker_engine(home, run, &past)?;
+    let engine = worker_engine(home, run, past, checkout)?;
     Ok(RunPerformer {
         engine,
         narrator: Rc::new(ViewNarrator { view: Rc::clone(&view), result_tokens }),

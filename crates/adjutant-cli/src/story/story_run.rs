@@ -73,7 +73,7 @@ impl PrdSession<'_> {
             .with_stories(names(self.file.prd()))
             .with_spaces(spaces)
             .with_worker(self.args.work.spaces.worker.clone())
-            .with_runtime(runtime::of_flags(&self.args.work, &self.settings)?);
+            .with_runtime(runtime::of_flags(&self.args.work, &self.settings, self.archive.path())?);
         let mut terms = self.terms.take();
         let mut engine = detached::hand_to_engine(engine, terms.as_mut());
         let goal = Goal {

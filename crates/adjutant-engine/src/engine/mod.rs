@@ -230,6 +230,7 @@ impl Engine {
         let root = open_root(&self.workdir)?.known_as(directory);
         let toolbox = &self.brief_builder.toolbox;
         self.brief_builder.toolbox = Arc::new(toolbox.with_root(root));
+        self.brief_builder.workdir = directory.into();
         self.portable = Some(work);
         Ok(self)
     }

@@ -12,3 +12,4 @@ mod faults;
 mod node;
 mod runs;
 mod scenarios;
+mod stores;

@@ -49,7 +49,7 @@ fn without_a_worker_or_a_server_the_message_says_what_to_start() {
     let cluster = Cluster::start(&rig, server);
     let none = rig.delegating(&["-t", "a=Look", "--runtime", &cluster.runtime()]).run();
     assert_eq!(none.code, 1, "{none}");
-    assert!(none.stderr.contains("knows no worker of Adjutant"), "{none}");
+    assert!(none.stderr.contains("knows no live worker of Adjutant"), "{none}");
     let gone = rig.delegating(&["-t", "a=Look", "--runtime", "restate://127.0.0.1:1"]).run();
     assert_eq!(gone.code, 1, "{gone}");
     assert!(gone.stderr.contains("no Restate server answers"), "{gone}");

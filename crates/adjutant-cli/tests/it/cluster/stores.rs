@@ -1,0 +1,192 @@
+//! Workers that share nothing but the cluster and its store: work goes on elsewhere, and results come back.
+
+use std::fs;
+use std::path::PathBuf;
+
+use adjutant_testkit::fake::{Api, Script};
+
+use crate::cluster::node::{Cluster, server, until};
+use crate::support::project::{Project, done, one_story, runs, says, writes};
+use crate::support::rig::Rig;
+use crate::support::server::Server;
+
+/// The files of a store that belong to runs.
+fn stored_runs(rig: &Rig) -> Vec<PathBuf> {
+    let runs = rig.path().join("store").join("runs");
+    fs::read_dir(runs).into_iter().flatten().map(|entry| entry.unwrap().path()).collect()
+}
+
+fn home(rig: &Rig, worker: &str) -> PathBuf {
+    rig.path().join(format!("home-of-{worker}"))
+}
+
+/// Starts a worker with a state directory of its own.
+fn start(rig: &Rig, cluster: &mut Cluster<'_>, worker: &str, provider: Option<&Server>) {
+    let store = rig.path().join("store");
+    fs::create_dir_all(&store).unwrap();
+    let home = home(rig, worker).display().to_string();
+    let flags =
+        ["--home".to_owned(), home, "--store".to_owned(), format!("file://{}", store.display())];
+    cluster.start_worker_with(worker, provider, &flags);
+}
+
+/// Returns the worker that has a checkout of the only run.
+fn worker_at_work(rig: &Rig, workers: &[&'static str]) -> &'static str {
+    let has_checkout = |worker: &&&str| {
+        let checkouts = home(rig, worker).join("cluster");
+        fs::read_dir(checkouts).into_iter().flatten().count() > 0
+    };
+    workers.iter().find(has_checkout).unwrap()
+}
+
+#[test]
+fn the_work_of_a_lost_worker_goes_on_at_another_one() {
+    let Some(node) = server() else { return };
+    // Slow enough that the worker can be lost between two steps.
+    let provider = Server::start(
+        Api::Chat,
+        Script::from_toml(
+            r#"
+delay_ms = 700
+[[conversation]]
+[[conversation.turn]]
+parts = [{ call = { name = "Write", arguments = { file_path = "made.txt", content = "first\n" } } }]
+[[conversation.turn]]
+parts = [{ call = { name = "Run", arguments = { command = "cat made.txt mine.txt && echo second >> made.txt && pwd" } } }]
+[[conversation.turn]]
+parts = [{ text = "Done." }]
+"#,
+        )
+        .unwrap(),
+    );
+    let project = Project::new(&one_story(), []);
+    let rig = project.rig();
+    rig.write("mine.txt", "uncommitted");
+    let mut cluster = Cluster::start(rig, node);
+    for worker in ["one", "two"] {
+        start(rig, &mut cluster, worker, Some(&provider));
+    }
+    let runtime = cluster.runtime();
+    let args = [
+        "delegate",
+        "--yes",
+        "--write",
+        "--model",
+        "fake/priced",
+        "-t",
+        "a=Write",
+        "--runtime",
+        &runtime,
+    ];
+    let path = std::env::var_os("PATH").unwrap();
+    let front = provider.call(rig, &args).env("PATH", path).start();
+    until("the first step is recorded", || provider.requests().len() >= 2);
+    let lost = worker_at_work(rig, &["one", "two"]);
+    cluster.kill_worker(lost);
+    // Nothing of it is left.
+    fs::remove_dir_all(home(rig, lost)).unwrap();
+    let output = front.finish();
+    assert_eq!(output.code, 0, "{output}");
+    let run = rig.only_run();
+    let events = rig.events(&run);
+    let kept = events.iter().find(|event| event["type"] == "space_kept").unwrap();
+    let commit = kept["commit"].as_str().unwrap();
+    let result = project.repo.git(["show", &format!("{commit}:made.txt")]);
+    assert_eq!(result, "first\nsecond", "both steps are in the result");
+    let reference = kept["reference"].as_str().unwrap();
+    assert_eq!(project.repo.git(["rev-parse", reference]).trim(), commit);
+    let told: Vec<&str> = events
+        .iter()
+        .filter(|event| event["type"] == "tool_returned")
+        .filter_map(|event| event["content"].as_str())
+        .collect();
+    assert!(told.iter().any(|text| text.contains("uncommitted")), "{told:?}");
+    let shown = rig.work().canonicalize().unwrap().display().to_string();
+    assert!(told.iter().any(|text| text.contains(&shown)), "the path of the checkout: {told:?}");
+    let made = events.iter().find(|event| event["type"] == "space_made").unwrap();
+    assert!(made["project"].is_null(), "the agent is told what the run is told: {made}");
+    let asked_again = provider.requests().len() - 3;
+    assert!(asked_again <= 1, "only the call that was under way is made again");
+    until("the store has nothing of the run", || stored_runs(rig).is_empty());
+    rig.assert_unharmed();
+}
+
+#[test]
+fn a_story_with_children_on_workers_that_share_nothing_ends_as_it_does_locally() {
+    let Some(node) = server() else { return };
+    let project = || {
+        let turns = [
+            says("US-001", "[delegate:Implement JWT:1]\n[delegate:Create UI:1]"),
+            done("US-001"),
+            writes("Implement JWT", "jwt", "by jwt\n"),
+            runs("Implement JWT", "cat prd.json > copy && ls"),
+            done("Implement JWT"),
+            writes("Create UI", "ui", "by ui\n"),
+            done("Create UI"),
+        ];
+        Project::new(&one_story(), turns)
+    };
+    let base = Rig::new();
+    let mut cluster = Cluster::start(&base, node);
+    for worker in ["one", "two", "three"] {
+        start(&base, &mut cluster, worker, None);
+    }
+    let runtime = cluster.runtime();
+    let run = |runtime: &str| {
+        let project = project();
+        let model = format!("script:{}", project.rig().path().join("script.json").display());
+        let args = [
+            "story",
+            "prd.json",
+            "--yes",
+            "--enable-delegation",
+            "--model",
+            &model,
+            "--runtime",
+            runtime,
+        ];
+        let output = project.call(args).run();
+        assert_eq!(output.code, 0, "{runtime}: {output}");
+        let branches = project.repo.git(["branch", "--list", "--format=%(refname:short)"]);
+        let story = branches.lines().find(|name| *name != "main").unwrap().to_owned();
+        project.repo.git(["ls-tree", "-r", &story])
+    };
+    assert_eq!(run(&runtime), run("local"));
+    until("the store has nothing of the run", || stored_runs(&base).is_empty());
+    base.assert_unharmed();
+}
+
+#[test]
+fn what_cannot_be_done_on_copies_is_refused_before_the_run_begins() {
+    let Some(node) = server() else { return };
+    let project = Project::new(&one_story(), [says("a", "Done.")]);
+    let rig = project.rig();
+    let mut cluster = Cluster::start(rig, node);
+    start(rig, &mut cluster, "one", None);
+    let runtime = cluster.runtime();
+    let model = format!("script:{}", rig.path().join("script.json").display());
+    let delegate = |more: &[&str]| {
+        let args = ["delegate", "--yes", "--model", &model, "-t", "a=Look", "--runtime", &runtime];
+        project.call([args.as_slice(), more].concat()).run()
+    };
+    let command = ["run", "--yes", "--model", &model, "/research 1", "--runtime", &runtime];
+    rig.tasks(".adjutant/specs", &[1]);
+    let refused = [
+        (delegate(&["--write", "--include-ignored", "target"]), "leave --include-ignored out"),
+        (project.call(command).run(), "use --write, or --runtime local"),
+    ];
+    for (output, text) in refused {
+        assert_eq!(output.code, 1, "{output}");
+        assert!(output.stderr.contains(text), "{text}: {output}");
+    }
+    rig.write(".env", "TOKEN=secret");
+    let output = delegate(&[]);
+    assert_eq!(output.code, 1, "{output}");
+    assert!(output.stderr.contains(".env is in git"), "{output}");
+    assert_eq!(rig.runs(), Vec::<String>::new(), "nothing began");
+    // A worker with another store, or none, would not find the files.
+    cluster.start_worker("other", None);
+    fs::remove_file(rig.work().join(".env")).unwrap();
+    let output = delegate(&[]);
+    assert!(output.stderr.contains("use different stores"), "{output}");
+}
