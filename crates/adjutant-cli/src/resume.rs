@@ -76,8 +76,14 @@ pub(crate) fn run_resume(
         run_lookup::find_to_change(archive, args.run.as_deref(), &args.root, RESUME, |_| true)?;
     let found = RunToResume::read(files)?;
     let RunToResume { files, past, .. } = &found;
-    if files.runtime().is_some() && past.nothing.is_none() {
+    let is_remote = files.runtime().is_some();
+    if is_remote && (!past.has_ended || files.is_continued()) {
         return follow_on_cluster(archive, found, args, as_json);
+    }
+    if is_remote && args.rebase {
+        let text = format!("{} ran on a cluster, where its work cannot be rebased", files.id());
+        return Err(Failure::usage(text)
+            .hint("`adjutant merge --resolve SESSION` merges it with conflict markers."));
     }
     // Without a parent agent, the root session means the whole run.
     let session = session.filter(|it| past.has_lead || *it != files.id().root_session());
@@ -111,10 +117,6 @@ pub(crate) fn run_resume(
     }
     if past.nothing.is_some() && is_plain && files.expiry() == Expiry::Kept {
         return show_ended(archive, found, &flags);
-    }
-    if files.runtime().is_some() {
-        let text = format!("{run} ran on a cluster and has ended, so it cannot be continued");
-        return Err(Failure::usage(text).hint(format!("`adjutant result {run}` shows its result.")));
     }
     resume_run(archive, found, wish, &flags).map_err(|failure| match unkept_of(archive, run) {
         Some(hint) if failure.exit == Exit::Usage => failure.hint(hint),
@@ -394,6 +396,7 @@ pub(crate) fn resume_run(
     let mut spaces =
         flags.terms.setup_resumed(archive.path(), files.id(), &past, toolchains, is_merged)?;
     let merge = merge_of(story.as_ref(), flags, spaces.merge);
+    let runtime = runtime::open(files.runtime().as_deref(), archive.path())?;
     spaces.merge = merge.request();
     story.iter().for_each(|story| story.reserve(&mut spaces));
     let wiring = ModelSetup::new(&settings)?;
@@ -422,7 +425,7 @@ pub(crate) fn resume_run(
         version: env!("CARGO_PKG_VERSION").to_owned(),
         workers: Some(wiring.workers(&settings)?),
     };
-    let engine = engine_of(setup, spaces, &past, &settings, archive)?;
+    let engine = engine_of(setup, spaces, &past, &settings, archive)?.with_runtime(runtime);
     let engine = story.iter_mut().fold(engine, |engine, story| story.configure(engine));
     let showing = DisplayOptions { form, events: flags.events, result_tokens, merge };
     let work = RunRequest::Resume { files, journal, wish };

@@ -348,7 +348,15 @@ impl PortableWork {
         let name = session.to_string();
         let last = self.until_stored(|| last_work(&*self.store, run, &name))?;
         let Some(last) = last else { return Ok(None) };
-        let is_ours = last.worker == self.worker;
+        let is_here = match ObjectId::parse(&last.commit) {
+            Some(commit) => {
+                let known = all.repository().existing_commits(std::slice::from_ref(&commit));
+                known.map_err(|error| StoreError::of(&error))?.contains(&commit)
+            }
+            None => false,
+        };
+        // Its copy of the checkout is removed at the end of a run, which may be continued later.
+        let is_ours = last.worker == self.worker && is_here;
         let next = if is_ours { last.clone() } else { self.next_owner(&last) };
         self.lock().insert(session, next);
         if is_ours {
@@ -407,7 +415,7 @@ impl PortableWork {
         })?;
         self.lock().insert(session, next);
         if let Some(before) = before.filter(|before| before.worker == self.worker) {
-            // Best effort: what is left is removed at the end of the run.
+            // Best effort: what is left is removed with the run.
             let _ = self.store.remove(&before.path(run, &name));
         }
         Ok(())
@@ -490,11 +498,11 @@ impl ResultImporter {
         }
         self.repository.set_result(&reference, &commit).map_err(|error| StoreError::of(&error))
     }
+}
 
-    /// Removes what the store has of the run, once all its results are here.
-    pub fn clean_up(&self) -> Result<(), StoreError> {
-        self.store.remove_all(&format!("runs/{}", self.run))
-    }
+/// Removes what a store has of a run. Can be repeated.
+pub fn remove_work(store: &dyn WorkStore, run: RunId) -> Result<(), StoreError> {
+    store.remove_all(&format!("runs/{run}"))
 }
 
 #[cfg(test)]

@@ -44,6 +44,8 @@ pub enum RunUpdate {
         /// Told when the effect is no longer due: its result is recorded, or it became pointless.
         done: oneshot::Sender<()>,
     },
+    /// The run has ended, and all of its decisions were told.
+    Over,
     /// The run can no longer be followed, for this reason.
     Lost(String),
 }
@@ -71,13 +73,15 @@ pub struct RunLink {
     pub updates: mpsc::Receiver<RunUpdate>,
 }
 
-/// A run to be started on a runtime.
+/// A run to be started on a runtime, or to be continued there.
 #[derive(Clone, Debug)]
 pub struct RemoteOpening {
     /// The run.
     pub run: RunId,
-    /// Its first commands. None of the first ones is refused: this process has tried them.
+    /// Its first commands, or the one that continues it. This process has tried them.
     pub commands: Vec<Command>,
+    /// The time in the run.
+    pub at: Timestamp,
     /// The wall clock in Unix milliseconds.
     pub wall_ms: u64,
     /// The user's directory.
@@ -91,6 +95,9 @@ pub type LinkFuture = Pin<Box<dyn Future<Output = Result<RunLink, String>>>>;
 pub trait RemoteRuntime {
     /// Starts a run.
     fn start(&self, opening: RemoteOpening) -> LinkFuture;
+
+    /// Continues a run that has ended, and follows it from its first event on.
+    fn resume(&self, opening: RemoteOpening) -> LinkFuture;
 
     /// Follows a run from its first event on.
     fn follow(&self, run: RunId, workdir: PathBuf) -> LinkFuture;

@@ -12,7 +12,7 @@ use adjutant_core::{IllegalEvent, SessionId, Timestamp, Tree};
 use tokio::sync::watch;
 
 use crate::client::{CallError, Ingress};
-use crate::wire::Batch;
+use crate::wire::{Batch, LiveWorker};
 
 /// The most runs whose state a process keeps.
 const KEPT_RUNS: usize = 256;
@@ -48,6 +48,21 @@ impl RunFold {
         self.has_store |= batch.base.is_some();
         self.batches += 1;
         Ok(())
+    }
+
+    /// Takes the sessions away from workers that are not among these. Returns what has changed.
+    pub(crate) fn leave_lost(
+        &mut self,
+        workers: &[LiveWorker],
+    ) -> Vec<(SessionId, Option<String>)> {
+        let is_lost = |name: &String| workers.iter().all(|worker| worker.name != *name);
+        let left =
+            self.placed.iter_mut().filter(|(_, worker)| worker.as_ref().is_some_and(is_lost));
+        left.map(|(session, worker)| {
+            *worker = None;
+            (*session, None)
+        })
+        .collect()
     }
 
     /// Returns the workers that have sessions of the run.

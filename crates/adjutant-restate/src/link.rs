@@ -40,8 +40,8 @@ pub(crate) fn link() -> (RunLink, LinkEnds) {
 pub(crate) struct CommandSender {
     pub(crate) ingress: Ingress,
     pub(crate) run: String,
-    /// Makes the keys of its calls unique.
-    pub(crate) instance: String,
+    /// The name of the follower, which makes the keys of its calls unique.
+    pub(crate) follower: String,
     /// How many batches the follower has.
     pub(crate) known: Arc<AtomicU64>,
     /// Whether a call is under way, whose answer may bring a batch.
@@ -70,7 +70,7 @@ impl CommandSender {
                 .unzip();
             let known = self.known.load(Ordering::Relaxed);
             let submission = Submission { wall_ms, known, input: RunInput::Commands(timed) };
-            let once = format!("{}-{}-{calls}", self.run, self.instance);
+            let once = format!("{}-{}-{calls}", self.run, self.follower);
             self.is_calling.store(true, Ordering::Relaxed);
             let result = self.ingress.submit(&self.run, &submission, &once).await;
             self.is_calling.store(false, Ordering::Relaxed);
@@ -110,7 +110,7 @@ impl UserSide {
 pub(crate) async fn mirror(ingress: Ingress, user: UserSide, updates: mpsc::Sender<RunUpdate>) {
     let run = user.run.to_string();
     let user = Arc::new(user);
-    let (mut from, mut importer) = (0, None);
+    let (mut from, mut importer, mut is_over) = (0, None, false);
     loop {
         let page = match ingress.batches(&run, from, LONG_POLL).await {
             Ok(page) => page,
@@ -122,7 +122,7 @@ pub(crate) async fn mirror(ingress: Ingress, user: UserSide, updates: mpsc::Send
         from += page.batches.len() as u64;
         let base = page.batches.iter().find_map(|batch| batch.base.clone());
         let decisions = decisions(page.batches);
-        let has_ended = has_ended(&decisions);
+        is_over = has_ended(&decisions).unwrap_or(is_over);
         let (before, user) = (importer.take(), Arc::clone(&user));
         // Blocks while objects are fetched.
         let imported = tokio::task::spawn_blocking(move || {
@@ -134,10 +134,6 @@ pub(crate) async fn mirror(ingress: Ingress, user: UserSide, updates: mpsc::Send
             if let Some(importer) = &importer {
                 let events = decisions.iter().flat_map(|decision| &decision.events);
                 events.into_iter().try_for_each(|event| importer.import(event))?;
-                if has_ended {
-                    // Best effort: what is left only takes up space.
-                    let _ = importer.clean_up();
-                }
             }
             Ok::<_, StoreError>((importer, decisions))
         });
@@ -158,8 +154,10 @@ pub(crate) async fn mirror(ingress: Ingress, user: UserSide, updates: mpsc::Send
         if !decisions.is_empty() && updates.send(RunUpdate::Recorded(decisions)).await.is_err() {
             return;
         }
-        if has_ended {
-            // The follower ends by itself; a closed channel would be an error for it.
+        // A run that was continued has an end before its last batch.
+        if is_over && from >= page.total {
+            // The follower may have ended by itself; a closed channel would be an error for it.
+            let _ = updates.send(RunUpdate::Over).await;
             updates.closed().await;
             return;
         }
@@ -174,8 +172,12 @@ pub(crate) fn decisions(batches: Vec<Batch>) -> Vec<RecordedDecision> {
     batches.into_iter().flat_map(|batch| batch.decisions).collect()
 }
 
-/// Returns whether a run has ended with these decisions.
-pub(crate) fn has_ended(decisions: &[RecordedDecision]) -> bool {
-    let mut events = decisions.iter().flat_map(|decision| &decision.events);
-    events.any(|event| matches!(event, Event::RunEnded { .. }))
+/// Returns whether a run has ended with these decisions; `None` if they neither end it nor continue it.
+pub(crate) fn has_ended(decisions: &[RecordedDecision]) -> Option<bool> {
+    let events = decisions.iter().flat_map(|decision| &decision.events);
+    let mut ends = events.filter_map(|event| {
+        let is_end = matches!(event, Event::RunEnded { .. });
+        (is_end || matches!(event, Event::Resumed { .. })).then_some(is_end)
+    });
+    ends.next_back()
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use adjutant_core::policy::WorkspaceSharing;
 use adjutant_core::{Command, Effect, Event, SessionId, Timestamp};
+use adjutant_engine::portable::remove_work;
 use adjutant_engine::{ControlRefusal, RecordedDecision};
 use restate_sdk::context::RequestTarget;
 use restate_sdk::prelude::*;
@@ -18,13 +19,11 @@ use restate_sdk::prelude::*;
 use crate::client::Ingress;
 use crate::cluster::ClusterObjectClient;
 use crate::fold::{RunCache, RunFold};
+use crate::store::ClusterStore;
 use crate::wire::{
     Batch, BatchPage, BatchQuery, CLUSTER_KEY, LiveWorker, PerformRequest, RunHead, RunInput,
     Submission, SubmissionResult, TimedCommand, session_of, worker_service,
 };
-
-/// How long the server keeps a run that has ended. Until then its front end can catch up.
-pub(crate) const KEPT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// The most batches of one page.
 const PAGE: u64 = 64;
@@ -36,6 +35,20 @@ const LONGEST_WAIT: Duration = Duration::from_secs(10);
 pub(crate) struct RunObject {
     pub(crate) ingress: Ingress,
     pub(crate) cache: Arc<RunCache>,
+    /// The store of the cluster, if it has one.
+    pub(crate) store: Option<Arc<ClusterStore>>,
+    /// How long the server keeps a run that has ended. Until then it can be continued.
+    pub(crate) kept: Duration,
+}
+
+/// Says why a run cannot be continued.
+fn refuse_resume(is_unknown: bool) -> ControlRefusal {
+    let message = if is_unknown {
+        "the cluster no longer keeps this run, so it cannot be continued"
+    } else {
+        "the run is at work on the cluster already"
+    };
+    ControlRefusal { message: message.to_owned(), ..ControlRefusal::over() }
 }
 
 #[object(
@@ -65,7 +78,8 @@ impl RunObject {
         let is_new = head.is_none();
         let before = head.unwrap_or_default();
         let mut head = before.clone();
-        if head.has_ended {
+        let resumes = matches!(submission.input, RunInput::Resume(_));
+        if head.has_ended && !resumes {
             let refusals = vec![Some(ControlRefusal::over()); submission.input.commands()];
             return Ok(Json(SubmissionResult { batches: head.batches, last: None, refusals }));
         }
@@ -73,7 +87,7 @@ impl RunObject {
         let mut decider = Decider { fold, wall_ms: submission.wall_ms, ..Decider::default() };
         let mut lost = None;
         let mut is_changed = false;
-        let mut opened = None;
+        let (mut opened, mut unplaced_since) = (None, Vec::new());
         match submission.input {
             RunInput::Open { commands, base } if is_new => {
                 decider.fold.has_store = base.is_some();
@@ -85,14 +99,31 @@ impl RunObject {
             }
             // The first call was answered, and its answer was lost.
             RunInput::Open { .. } => {}
+            RunInput::Resume(_) if !head.has_ended => {
+                decider.refusals.push(Some(refuse_resume(is_new)));
+            }
+            RunInput::Resume(command) => {
+                decider.submit(command.at, command.command);
+                head.has_ended = decider.decisions.is_empty();
+                // Those that arrived after the end had no effect.
+                head.ticks.clear();
+                let cluster = ctx.object_client::<ClusterObjectClient>(CLUSTER_KEY);
+                let Json(workers) = cluster.workers().call().await?;
+                unplaced_since = decider.fold.leave_lost(&workers);
+                cluster.began(Json(run.clone())).send();
+            }
             RunInput::Commands(commands) => {
                 for TimedCommand { at, command } in commands {
                     decider.submit(at, command);
                 }
             }
             RunInput::Tick { due } => {
+                let expected = head.ticks.len();
                 head.ticks.retain(|at| *at != due);
-                decider.tick(due);
+                // One that was sent before the end of a run that was continued is about a deadline of that time.
+                if head.ticks.len() < expected {
+                    decider.tick(due);
+                }
             }
             RunInput::WorkersChanged { lost: gone } => {
                 lost = gone;
@@ -116,6 +147,7 @@ impl RunObject {
                 place(&fold, &unplaced, &workers)
             }
         };
+        placed.splice(..0, unplaced_since);
         if let Some(lost) = &lost {
             // Sessions that wait for something are placed when they go on.
             let is_left = |(session, worker): &(&SessionId, &Option<String>)| {
@@ -157,7 +189,9 @@ impl RunObject {
         if has_ended {
             head.has_ended = true;
             ctx.object_client::<ClusterObjectClient>(CLUSTER_KEY).ended(Json(run.clone())).send();
-            ctx.object_client::<RunObjectClient>(run.clone()).forget().send_after(KEPT);
+            ctx.object_client::<RunObjectClient>(run.clone())
+                .forget(Json(head.batches))
+                .send_after(self.kept);
         } else if let Some((due, _)) = fold.tree.next_deadline()
             && head.ticks.iter().all(|at| *at > due)
         {
@@ -185,9 +219,25 @@ impl RunObject {
         Ok(Json(SubmissionResult { batches: head.batches, last, refusals }))
     }
 
-    /// Removes what the server keeps of a run that has ended.
+    /// Removes what the server and the store keep of a run that has ended with this number of batches.
     #[handler(ingress_private = true)]
-    async fn forget(&self, ctx: ObjectContext<'_>) -> Result<(), HandlerError> {
+    async fn forget(
+        &self,
+        ctx: ObjectContext<'_>,
+        Json(batches): Json<u64>,
+    ) -> Result<(), HandlerError> {
+        let head = ctx.get::<Json<RunHead>>("head").await?.map(Json::into_inner);
+        if head.is_none_or(|head| !head.has_ended || head.batches != batches) {
+            // It was continued.
+            return Ok(());
+        }
+        if let (Some(store), Ok(run)) = (self.store.clone(), ctx.key().parse()) {
+            let removed = move || async move {
+                let removed = tokio::task::spawn_blocking(move || remove_work(&*store, run)).await;
+                Ok(removed.map_err(TerminalError::from_error)??)
+            };
+            ctx.run(removed).name("remove").await?;
+        }
         ctx.clear_all();
         Ok(())
     }
@@ -224,7 +274,10 @@ impl RunInput {
     const fn commands(&self) -> usize {
         match self {
             Self::Commands(commands) => commands.len(),
-            Self::Open { .. } | Self::Tick { .. } | Self::WorkersChanged { .. } => 0,
+            Self::Open { .. }
+            | Self::Resume(_)
+            | Self::Tick { .. }
+            | Self::WorkersChanged { .. } => 0,
         }
     }
 }

@@ -4,6 +4,7 @@
 //! Start at [`Replicas::perform`]. Invariant: an effect that is performed already is not begun again, however often the
 //! server asks.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -17,6 +18,7 @@ use adjutant_engine::{
     Engine, Narrator, RecordedDecision, Reporter, RunUpdate, SentCommand, wall_now,
 };
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
 
 use crate::client::{CallError, Ingress};
 use crate::link::{CommandSender, LinkEnds, decisions, has_ended, link};
@@ -102,9 +104,20 @@ struct WorkerContext {
     ingress: Ingress,
     worker: String,
     instance: String,
+    /// How often this process has begun to follow a run.
+    followers: Cell<u64>,
     factory: PerformerFactory,
     store: Option<Arc<ClusterStore>>,
     checkouts: PathBuf,
+}
+
+impl WorkerContext {
+    /// Returns a name that no other follower has. The keys of calls begin with it: a call whose key was used before is
+    /// answered with the result of that call.
+    fn name_follower(&self) -> String {
+        self.followers.set(self.followers.get() + 1);
+        format!("{}-{}", self.instance, self.followers.get())
+    }
 }
 
 /// What a worker performs effects with.
@@ -126,7 +139,9 @@ impl Replicas {
     ) -> std::io::Result<Self> {
         let (requests, receiver) = mpsc::unbounded_channel();
         let PerformerSetup { factory, store, checkouts } = setup;
-        let context = WorkerContext { ingress, worker, instance, factory, store, checkouts };
+        let followers = Cell::new(0);
+        let context =
+            WorkerContext { ingress, worker, instance, followers, factory, store, checkouts };
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .max_blocking_threads(TOOL_THREADS)
@@ -157,20 +172,29 @@ async fn dispatch(
     context: Rc<WorkerContext>,
     mut requests: mpsc::UnboundedReceiver<AwaitedRequest>,
 ) {
-    let mut runs: HashMap<RunId, mpsc::UnboundedSender<AwaitedRequest>> = HashMap::new();
+    let mut runs: HashMap<RunId, (mpsc::UnboundedSender<AwaitedRequest>, JoinHandle<()>)> =
+        HashMap::new();
     while let Some(request) = requests.recv().await {
         let run = request.0.run;
-        runs.retain(|_, requests| !requests.is_closed());
+        runs.retain(|_, (_, task)| !task.is_finished());
         let unsent = match runs.get(&run) {
-            Some(of_run) => of_run.send(request).err().map(|unsent| unsent.0),
+            Some((of_run, _)) => of_run.send(request).err().map(|unsent| unsent.0),
             None => Some(request),
         };
         let Some(request) = unsent else { continue };
         let (sender, receiver) = mpsc::unbounded_channel();
         // The receiver is below.
         let _ = sender.send(request);
-        runs.insert(run, sender);
-        tokio::task::spawn_local(follow_run(Rc::clone(&context), run, receiver));
+        let earlier = runs.remove(&run).map(|(_, task)| task);
+        let context = Rc::clone(&context);
+        let task = tokio::task::spawn_local(async move {
+            if let Some(earlier) = earlier {
+                // A run that was continued at once may still be closed here.
+                let _ = earlier.await;
+            }
+            follow_run(context, run, receiver).await;
+        });
+        runs.insert(run, (sender, task));
     }
 }
 
@@ -214,7 +238,7 @@ impl FollowedRun {
             }
         }
         let decisions = decisions(batches);
-        self.has_ended |= has_ended(&decisions);
+        self.has_ended = has_ended(&decisions).unwrap_or(self.has_ended);
         decisions
     }
 
@@ -244,7 +268,8 @@ async fn follow_run(
     // order, so after this one they are recorded, and what they are about is not performed again.
     let nothing =
         Submission { wall_ms: wall_now(), known: 0, input: RunInput::Commands(Vec::new()) };
-    let once = format!("{run}-{}-begin-{}", context.instance, wall_now());
+    let follower = context.name_follower();
+    let once = format!("{run}-{follower}-begin");
     let Ok(_) = context.ingress.submit(&followed.run, &nothing, &once).await else { return };
     let Ok(opening) = followed.fetch().await else { return };
     if followed.has_ended {
@@ -256,7 +281,7 @@ async fn follow_run(
     let sender = CommandSender {
         ingress: context.ingress.clone(),
         run: followed.run.clone(),
-        instance: context.instance.clone(),
+        follower,
         known,
         is_calling: Arc::clone(&is_calling),
         recorded,
@@ -338,8 +363,7 @@ async fn follow_run(
             }
             let place = context.checkouts.join(run.to_string());
             // Best effort: an old one is removed when the worker starts.
-            let removed = tokio::task::spawn_blocking(move || std::fs::remove_dir_all(place));
-            drop(removed);
+            let _ = tokio::task::spawn_blocking(move || std::fs::remove_dir_all(place)).await;
             return;
         }
     }

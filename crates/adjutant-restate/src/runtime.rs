@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use crate::client::{CallError, Ingress};
 use crate::link::{CommandSender, UserSide, link, mirror};
 use crate::store::ClusterStore;
-use crate::wire::{LiveWorker, RunInput, StoredBase, Submission};
+use crate::wire::{LiveWorker, RunInput, StoredBase, Submission, TimedCommand};
 
 /// How long the start of a run waits for a live worker.
 const WORKER_WAIT: Duration = Duration::from_secs(3);
@@ -41,12 +41,33 @@ impl RemoteRuntime for ClusterRuntime {
             ingress.check().await.map_err(|error| error.to_string())?;
             let workers = live_workers(&ingress).await.map_err(|error| explain(&error))?;
             let base = store_state(&opening, &state, &workers).await?;
-            let RemoteOpening { run, commands, wall_ms, workdir } = opening;
+            let RemoteOpening { run, commands, wall_ms, workdir, .. } = opening;
             let input = RunInput::Open { commands, base };
             let submission = Submission { wall_ms, known: 0, input };
             let key = run.to_string();
             let opened = ingress.submit(&key, &submission, &format!("{key}-open")).await;
             opened.map_err(|error| explain(&error))?;
+            Ok(connect(ingress, UserSide { run, tree: workdir, state }, wall_ms))
+        })
+    }
+
+    fn resume(&self, opening: RemoteOpening) -> LinkFuture {
+        let (ingress, state) = (self.ingress.clone(), self.state.clone());
+        Box::pin(async move {
+            ingress.check().await.map_err(|error| error.to_string())?;
+            live_workers(&ingress).await.map_err(|error| explain(&error))?;
+            let RemoteOpening { run, commands, at, wall_ms, workdir } = opening;
+            let key = run.to_string();
+            for command in commands {
+                let input = RunInput::Resume(Box::new(TimedCommand { at, command }));
+                let submission = Submission { wall_ms, known: 0, input };
+                let once = format!("{key}-resume-{wall_ms}-{}", std::process::id());
+                let taken = ingress.submit(&key, &submission, &once).await;
+                let taken = taken.map_err(|error| explain(&error))?;
+                if let Some(refusal) = taken.refusals.into_iter().flatten().next() {
+                    return Err(refusal.message);
+                }
+            }
             Ok(connect(ingress, UserSide { run, tree: workdir, state }, wall_ms))
         })
     }
@@ -155,7 +176,7 @@ fn connect(ingress: Ingress, user: UserSide, wall_ms: u64) -> RunLink {
     let sender = CommandSender {
         ingress: ingress.clone(),
         run,
-        instance: format!("front-{wall_ms}-{}", std::process::id()),
+        follower: format!("front-{wall_ms}-{}", std::process::id()),
         known: Arc::default(),
         is_calling: Arc::default(),
         recorded,

@@ -63,6 +63,8 @@ pub(crate) enum RunInput {
         /// What its agents start from, if it is in a store.
         base: Option<Box<StoredBase>>,
     },
+    /// Continues the run, which has ended.
+    Resume(Box<TimedCommand>),
     /// Further commands.
     Commands(Vec<TimedCommand>),
     /// A deadline may have passed.

@@ -21,7 +21,7 @@ use crate::client::{Admin, CallError, Ingress};
 use crate::cluster::ClusterObject;
 use crate::fold::RunCache;
 use crate::identity;
-use crate::object::{KEPT, RunObject};
+use crate::object::RunObject;
 use crate::replica::{PerformerFactory, PerformerSetup, Replicas};
 use crate::store::ClusterStore;
 use crate::wire::{
@@ -66,6 +66,8 @@ pub struct WorkerSetup {
     pub store: Option<Arc<ClusterStore>>,
     /// Where copies of users' checkouts are made.
     pub checkouts: PathBuf,
+    /// How long a run that has ended is kept.
+    pub kept: Duration,
 }
 
 /// Why a worker cannot begin.
@@ -117,7 +119,7 @@ impl Worker {
     pub async fn start(setup: WorkerSetup) -> Result<Self, WorkerError> {
         let WorkerSetup { name, listen, health, ingress, admin, identity_key, abilities, .. } =
             setup;
-        let WorkerSetup { factory, store, checkouts, .. } = setup;
+        let WorkerSetup { factory, store, checkouts, kept, .. } = setup;
         let version = admin.version().await?;
         if !version.starts_with(SERVER_VERSION) {
             return Err(WorkerError::Version(version));
@@ -130,8 +132,8 @@ impl Worker {
             return Err(WorkerError::NameTaken { name, uri: known.uri.clone() });
         }
         let instance = format!("{name}-{}-{}", wall_now(), std::process::id());
-        remove_old_checkouts(&checkouts);
-        let performers = PerformerSetup { factory, store, checkouts };
+        remove_old_checkouts(&checkouts, kept);
+        let performers = PerformerSetup { factory, store: store.clone(), checkouts };
         let replicas = Replicas::start(ingress.clone(), name.clone(), instance.clone(), performers);
         let replicas = replicas.map_err(WorkerError::Thread)?;
         let performing = replicas.performing();
@@ -148,7 +150,8 @@ impl Worker {
             None => Ok(Endpoint::builder()),
         };
         let worker_uri = serve(endpoint()?.bind(service).build(), listen, &stopped).await?;
-        let runs = RunObject { ingress: ingress.clone(), cache: Arc::new(RunCache::default()) };
+        let cache = Arc::new(RunCache::default());
+        let runs = RunObject { ingress: ingress.clone(), cache, store, kept };
         let runs = endpoint()?.bind(runs).bind(ClusterObject).build();
         // Any free port: another worker's handlers may be the registered ones.
         let runs_uri = serve(runs, SocketAddr::new(listen.ip(), 0), &stopped).await?;
@@ -237,11 +240,11 @@ impl Worker {
 }
 
 /// Removes the checkouts of runs that the server no longer keeps.
-fn remove_old_checkouts(checkouts: &Path) {
+fn remove_old_checkouts(checkouts: &Path, kept: Duration) {
     for entry in std::fs::read_dir(checkouts).into_iter().flatten().flatten() {
         let age = entry.metadata().and_then(|found| found.modified()).ok();
         let age = age.and_then(|time| time.elapsed().ok());
-        if age.is_some_and(|age| age > KEPT) {
+        if age.is_some_and(|age| age > kept) {
             // Best effort: what is left only takes up space.
             let _ = std::fs::remove_dir_all(entry.path());
         }

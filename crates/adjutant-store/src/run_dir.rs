@@ -27,6 +27,8 @@ use crate::writer_process::WriterProcess;
 pub(crate) const CONTENT_DIRS: [&str; 4] = ["scratch", "transcripts", "projections", "before"];
 /// The file with the address of the runtime that decides the run; a run of this machine has none.
 const RUNTIME: &str = "runtime";
+/// The file that says that a run which has ended was continued at that runtime.
+const CONTINUED: &str = "continued";
 
 const CHECKPOINT: &str = "checkpoint.json";
 
@@ -232,6 +234,22 @@ impl RunDir {
     pub fn runtime(&self) -> Option<String> {
         let text = std::fs::read_to_string(self.path.join(RUNTIME)).ok()?;
         Some(text.trim().to_owned())
+    }
+
+    /// Records whether the runtime was asked to continue the run, and its new end is not in the journal yet.
+    pub fn mark_continued(&self, is_continued: bool) -> Result<(), FileError> {
+        let path = self.path.join(CONTINUED);
+        if is_continued {
+            files::replace_synced(&path, b"").during("write", &path)
+        } else {
+            files::remove(&path).during("remove", &path).map(drop)
+        }
+    }
+
+    /// Returns whether the runtime was asked to continue the run, and its new end may be missing in the journal.
+    #[must_use]
+    pub fn is_continued(&self) -> bool {
+        self.path.join(CONTINUED).is_file()
     }
 
     /// Drops all characters that a hash does not have, so that a forged name cannot escape the directory.

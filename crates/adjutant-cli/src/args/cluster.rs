@@ -2,8 +2,11 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
+
+use crate::args::records::span;
 
 /// Where a cluster is.
 #[derive(Debug, Args)]
@@ -40,6 +43,11 @@ pub(crate) struct ServeWorkerArgs {
     /// on every machine under the same path.
     #[arg(long, env = "ADJUTANT_STORE", value_name = "URL", hide_env_values = true)]
     pub(crate) store: Option<String>,
+
+    /// How long the cluster keeps a run that has ended, which can be continued until then: 12h, 7d or 4w; the same for all
+    /// workers.
+    #[arg(long, value_name = "TIME", value_parser = span, default_value = "7d")]
+    pub(crate) keep: Duration,
 
     /// The public key of the cluster: calls that it did not sign are refused.
     #[arg(long, value_name = "publickeyv1_…")]

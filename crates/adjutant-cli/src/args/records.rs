@@ -52,7 +52,7 @@ pub(crate) struct CostArgs {
     #[arg(long)]
     pub(crate) turns: bool,
 
-    /// Sum what the runs of all directories have spent since then: 24h, 7d, 4w, or a date such as 2026-11-01.
+    /// Sum what the runs of all directories have spent since then: 30m, 24h, 7d, 4w, or a date such as 2026-11-01.
     #[arg(long, value_name = "WHEN", value_parser = since, conflicts_with_all = ["run", "turns"])]
     pub(crate) since: Option<CostPeriod>,
 
@@ -98,7 +98,16 @@ fn since(text: &str) -> Result<CostPeriod, String> {
     if let Some(wall_ms) = parse_date(text) {
         return Ok(CostPeriod::From(wall_ms));
     }
+    span(text)
+        .map(CostPeriod::Last)
+        .map_err(|error| format!("{error}, or a date such as 2026-11-01"))
+}
+
+/// Parses a length of time.
+pub(crate) fn span(text: &str) -> Result<Duration, String> {
     let unit_seconds = match text.chars().next_back() {
+        Some('s') => 1,
+        Some('m') => 60,
         Some('h') => 60 * 60,
         Some('d') => 24 * 60 * 60,
         Some('w') => 7 * 24 * 60 * 60,
@@ -106,12 +115,8 @@ fn since(text: &str) -> Result<CostPeriod, String> {
     };
     let count = text.get(..text.len().saturating_sub(1)).and_then(|it| it.parse::<u64>().ok());
     match count.filter(|count| *count > 0 && unit_seconds > 0) {
-        Some(count) => {
-            Ok(CostPeriod::Last(Duration::from_secs(count.saturating_mul(unit_seconds))))
-        }
-        None => Err("expected hours, days or weeks such as 24h, 7d or 4w, or a date such as \
-                     2026-11-01"
-            .into()),
+        Some(count) => Ok(Duration::from_secs(count.saturating_mul(unit_seconds))),
+        None => Err("expected a length of time such as 30m, 24h, 7d or 4w".to_owned()),
     }
 }
 

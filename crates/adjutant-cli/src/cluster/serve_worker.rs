@@ -67,6 +67,7 @@ pub(crate) fn run_serve_worker(
         }),
         store: store.map(Arc::new),
         checkouts,
+        kept: args.keep,
     };
     runtime.block_on(async {
         let mut interrupt = signal(SignalKind::interrupt()).map_err(|it| failed("catch signals", it))?;

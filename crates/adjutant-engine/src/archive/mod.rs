@@ -317,6 +317,12 @@ impl RunFiles {
         self.folder.runtime()
     }
 
+    /// Returns whether the runtime was asked to continue the run, and its new end may be missing in the journal.
+    #[must_use]
+    pub fn is_continued(&self) -> bool {
+        self.folder.is_continued()
+    }
+
     /// Returns the run's directory.
     #[must_use]
     pub fn path(&self) -> &Path {

@@ -450,6 +450,7 @@ impl Engine {
                 let opening = RemoteOpening {
                     run,
                     commands: commands.clone(),
+                    at: Timestamp::ZERO,
                     wall_ms: (self.ids.wall)(),
                     workdir: self.workdir.clone(),
                 };
@@ -582,6 +583,7 @@ impl Engine {
         }
         let followed = FollowedRun::new(link, FollowerRole::FrontEnd, records.len() as u64);
         let outcome = runner.follow_on(followed).await?;
+        folder.as_ref().map_or(Ok(()), |folder| folder.mark_continued(false))?;
         drop(lock);
         Ok(FinishedRun { run: id, outcome, folder: folder.map(|folder| folder.path().to_owned()) })
     }

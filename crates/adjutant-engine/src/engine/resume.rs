@@ -12,13 +12,14 @@ use adjutant_core::{
     AgentName, Command, Conversation, DelegationState, Event, Node, Outcome, Policy, ResumeOptions,
     Rights, RunId, SessionId, Timestamp, Tree,
 };
-use adjutant_store::{JournalRecord, RunLock};
+use adjutant_store::{JournalRecord, RunDir, RunLock};
 
 use crate::archive::LoadedJournal;
 use crate::briefs::brief_builder::BriefBuilder;
 use crate::control::ControlListener;
 use crate::engine::storage::OpenRun;
 use crate::engine::{Engine, EngineError, FinishedRun, RunHost};
+use crate::remote::{FollowedRun, FollowerRole, RemoteOpening, RemoteRuntime};
 use crate::runner::clock::RunClock;
 use crate::runner::effects::writing::check_interrupted_writes;
 use crate::runner::{EffectContext, Runner};
@@ -62,6 +63,8 @@ pub struct ResumeInfo {
     pub has_overlays: bool,
     /// The story it works on.
     pub story: Option<StoryAssignment>,
+    /// Whether it has ended.
+    pub has_ended: bool,
     /// Why nothing can be resumed without a message to an agent; absent if something can.
     pub nothing: Option<String>,
 }
@@ -95,6 +98,7 @@ impl ResumeInfo {
                         terms: terms.as_deref().cloned(),
                         has_overlays: false,
                         story: None,
+                        has_ended: false,
                         nothing: None,
                     });
                 }
@@ -120,6 +124,7 @@ impl ResumeInfo {
         }
         if let Some(past) = &mut past {
             past.open_questions = tree.open_questions();
+            past.has_ended = tree.outcome().is_some();
             let resume = Command::Resume(Box::default());
             let goes_on = || tree.decide(latest, resume).is_ok_and(|events| !events.is_empty());
             let ended = tree.outcome().filter(|_| !goes_on());
@@ -143,16 +148,20 @@ impl Engine {
     /// Recorded results are not produced again. Rights are the intersection of the recorded ones and those of
     /// this engine's policy. Tokens and costs keep counting.
     pub async fn resume(
-        self,
+        mut self,
         run: RunId,
         wish: ResumeRequest,
         staff: RunHost,
     ) -> Result<FinishedRun, EngineError> {
         let RunHost { storage, approver, reporters, narrator, control } = staff;
-        let (spaces, terms) = (self.open_spaces()?, self.terms());
+        let runtime = self.runtime.take();
+        // The workspaces of a run on another runtime are there.
+        let spaces = if runtime.is_none() { self.open_spaces()? } else { None };
+        let terms = self.terms();
         let mut records: Vec<JournalRecord<Event>> = Vec::new();
         let opened = storage.reopen(run, |record| records.push(record))?;
         let OpenRun { id, folder, journal, durable, lock } = opened;
+        let (known, workdir) = (records.len() as u64, self.workdir.clone());
         let age = records.last().map_or(Timestamp::ZERO, |record| record.at);
         let rights = Rights::of(&self.policy);
         let agents =
@@ -191,6 +200,11 @@ impl Engine {
             None => None,
         };
         let handovers = handovers(&runner, &findings);
+        let write_findings = match runtime {
+            // A run on another runtime has ended, so nothing in it was interrupted.
+            Some(_) => BTreeMap::new(),
+            None => check_interrupted_writes(&runner.tree, &|session| runner.tool_site(session)),
+        };
         let resumption = ResumeOptions {
             version,
             rights,
@@ -200,9 +214,7 @@ impl Engine {
             say: wish.say,
             timeout_s: wish.timeout_s,
             handovers,
-            write_findings: check_interrupted_writes(&runner.tree, &|session| {
-                runner.tool_site(session)
-            }),
+            write_findings,
             terms,
             limits: wish.limits,
             rebased,
@@ -212,11 +224,49 @@ impl Engine {
             models.choose(&name).map_err(|problem| EngineError::Model { name, problem })?;
         }
         let nothing = why_nothing_resumes(&runner.tree, wish.session, before);
-        let outcome = runner.resume(command).await?;
+        let outcome = match runtime {
+            None => runner.resume(command).await?,
+            Some(runtime) => {
+                let (at, commands) = (runner.now(), vec![command]);
+                let opening = RemoteOpening { run: id, commands, at, wall_ms: wall(), workdir };
+                resume_there(runner, (&*runtime, opening), folder.as_ref(), known).await?
+            }
+        };
         drop(lock);
         let outcome = outcome.ok_or(EngineError::NothingToResume(nothing))?;
         Ok(FinishedRun { run: id, outcome, folder: folder.map(|folder| folder.path().to_owned()) })
     }
+}
+
+/// Continues a run that has ended on the runtime that decided it. `known` is the number of its records here. Returns
+/// `None` if there is nothing to resume.
+async fn resume_there(
+    runner: Runner,
+    (runtime, opening): (&dyn RemoteRuntime, RemoteOpening),
+    folder: Option<&RunDir>,
+    known: u64,
+) -> Result<Option<Outcome>, EngineError> {
+    let mut events = Vec::new();
+    for command in &opening.commands {
+        events.extend(runner.tree.decide(opening.at, command.clone())?);
+    }
+    if events.is_empty() {
+        return Ok(None);
+    }
+    let mark = |is_continued| folder.map_or(Ok(()), |folder| folder.mark_continued(is_continued));
+    // If this process is lost now, `resume` follows the run again.
+    mark(true)?;
+    let link = match runtime.resume(opening).await {
+        Ok(link) => link,
+        Err(problem) => {
+            mark(false)?;
+            return Err(EngineError::Remote(problem));
+        }
+    };
+    let followed = FollowedRun::new(link, FollowerRole::FrontEnd, known);
+    let outcome = runner.follow_on(followed).await?;
+    mark(false)?;
+    Ok(Some(outcome))
 }
 
 /// Moves the work of an ended delegation onto the present files of the user.

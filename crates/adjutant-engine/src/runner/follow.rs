@@ -12,7 +12,7 @@ use crate::remote::{
     FollowedRun, FollowerRole, RecordedDecision, RunAuthority, RunUpdate, SentCommand,
 };
 use crate::runner::effects::writing::check_interrupted_writes;
-use crate::runner::record::durability;
+use crate::runner::record::{durability, ended_sessions};
 
 impl Runner {
     /// Performs effects for a run whose decisions so far are `opening`.
@@ -30,8 +30,10 @@ impl Runner {
     pub(crate) async fn follow_on(mut self, followed: FollowedRun) -> Result<Outcome, EngineError> {
         let role = followed.role;
         self.authority = RunAuthority::Remote(followed);
-        // The questions that the earlier process asked are asked again.
-        let due = self.tree.all_due().effects;
+        // The questions that the earlier process asked are asked again. If the run has ended here, it may have been
+        // continued: the runtime tells.
+        let due =
+            if self.tree.outcome().is_none() { self.tree.all_due().effects } else { Vec::new() };
         due.into_iter()
             .filter(|effect| role.performs_itself(effect))
             .try_for_each(|effect| self.perform(effect))?;
@@ -74,12 +76,25 @@ impl Runner {
     pub(super) fn take_update(&mut self, update: RunUpdate) -> Result<(), EngineError> {
         match update {
             RunUpdate::Recorded(decisions) => {
-                decisions.into_iter().try_for_each(|decision| self.take_decision(decision))?;
+                let (mut due, mut ended) = (Vec::new(), Vec::new());
+                for decision in decisions {
+                    ended.extend(ended_sessions(&decision.events));
+                    due.extend(self.take_decision(decision)?);
+                }
+                self.forget_conversations(&ended);
                 self.tell_awaited();
-                Ok(())
+                // A run that was continued has an end before its last decision.
+                let has_ended = self.tree.outcome().is_some();
+                due.retain(|effect| has_ended || !matches!(effect, Effect::Close));
+                due.into_iter().try_for_each(|effect| self.perform(effect))
             }
             RunUpdate::Perform { effect, is_repeated, done } => {
                 self.take_request(*effect, is_repeated, done)
+            }
+            RunUpdate::Over => {
+                // Otherwise the end is not on disk yet, and closes the run when it is.
+                self.closed |= self.staged_events.is_empty();
+                Ok(())
             }
             RunUpdate::Lost(reason) => Err(EngineError::Remote(reason)),
         }
@@ -135,10 +150,11 @@ impl Runner {
         }
     }
 
-    /// Folds a decision of the runtime, and mirrors it if this is the front end.
-    fn take_decision(&mut self, decision: RecordedDecision) -> Result<(), EngineError> {
+    /// Folds a decision of the runtime, and mirrors it if this is the front end. Returns the effects that a worker
+    /// performs without being asked; those of a front end wait until the decision is on disk.
+    fn take_decision(&mut self, decision: RecordedDecision) -> Result<Vec<Effect>, EngineError> {
         let RecordedDecision { at, wall_ms, mut events } = decision;
-        let RunAuthority::Remote(followed) = &mut self.authority else { return Ok(()) };
+        let RunAuthority::Remote(followed) = &mut self.authority else { return Ok(Vec::new()) };
         let known = usize::try_from(followed.skipped).unwrap_or(usize::MAX).min(events.len());
         followed.skipped -= known as u64;
         events.drain(..known);
@@ -164,14 +180,14 @@ impl Runner {
                 if let Some(last) = self.staged_events.back_mut().filter(|_| !effects.is_empty()) {
                     last.effects.extend(effects);
                 }
-                Ok(())
+                Ok(Vec::new())
             }
             FollowerRole::Worker => {
                 // The runtime has recorded them, so nothing is left to wait for.
                 for staged in std::mem::take(&mut self.staged_events) {
                     self.tell(&staged);
                 }
-                effects.into_iter().try_for_each(|effect| self.perform(effect))
+                Ok(effects)
             }
         }
     }

@@ -88,7 +88,9 @@ impl Runner {
             // `RunEnded` is staged and cannot reach the disk before this function returns.
             self.guard = None;
         }
+        let ended = ended_sessions(&events);
         self.fold_recorded(start.seq, (now, wall_ms), events)?;
+        self.forget_conversations(&ended);
         // Reactions see the tree after the whole decision, as in a replay.
         let decided =
             self.staged_events.iter().skip(first).map(|staged_events| &staged_events.event);
@@ -126,10 +128,6 @@ impl Runner {
             seq = seq.next();
             self.tree.evolve(at, &event)?;
             self.fold(&event);
-            if let Event::Ended { session, .. } | Event::Refused { session, .. } = &event {
-                // Frees memory: an ended delegation needs no conversation.
-                self.conversations.remove(session);
-            }
             self.staged_events.push_back(StagedEvent {
                 seq,
                 at,
@@ -139,6 +137,15 @@ impl Runner {
             });
         }
         Ok(())
+    }
+
+    /// Frees the memory of the conversations of these sessions, unless one goes on.
+    pub(super) fn forget_conversations(&mut self, ended: &[SessionId]) {
+        for session in ended {
+            if !self.tree.node(*session).is_some_and(|node| node.is_live()) {
+                self.conversations.remove(session);
+            }
+        }
     }
 
     /// Closes the group of opening records, even if its last command had no events.
@@ -331,4 +338,15 @@ fn call_of(event: &Event) -> Option<(SessionId, u32)> {
         return Some((*parent, *call));
     }
     None
+}
+
+/// Returns the sessions that end with these events.
+pub(super) fn ended_sessions(events: &[Event]) -> Vec<SessionId> {
+    let mut ended = Vec::new();
+    for event in events {
+        if let Event::Ended { session, .. } | Event::Refused { session, .. } = event {
+            ended.push(*session);
+        }
+    }
+    ended
 }

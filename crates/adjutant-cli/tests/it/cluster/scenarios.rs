@@ -1,9 +1,9 @@
-//! The same work on this machine and on a cluster: the same results, exit codes and kinds of events.
+//! The same work on this machine and on a cluster: the same reports, exit codes, files and kinds of events.
 
 use std::collections::BTreeMap;
 use std::fs;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::cluster::node::{Cluster, server};
 use crate::support::project::{Project, done, one_story, runs, says, writes};
@@ -15,8 +15,45 @@ struct Scenario {
     name: &'static str,
     project: fn() -> Project,
     args: &'static [&'static str],
-    /// The exit code of both.
+    /// A command to call while the first agent works.
+    meanwhile: &'static [&'static str],
+    /// Commands to call afterwards. `RUN` is the run, and an agent's label in `<>` its session.
+    then: &'static [&'static [&'static str]],
+    /// The exit code of the first command.
     exit: i32,
+}
+
+impl Scenario {
+    /// Work that is over when its command is.
+    const fn new(
+        name: &'static str,
+        args: &'static [&'static str],
+        exit: i32,
+        project: fn() -> Project,
+    ) -> Self {
+        Self { name, project, args, meanwhile: &[], then: &[], exit }
+    }
+
+    const fn meanwhile(self, meanwhile: &'static [&'static str]) -> Self {
+        Self { meanwhile, ..self }
+    }
+
+    const fn then(self, then: &'static [&'static [&'static str]]) -> Self {
+        Self { then, ..self }
+    }
+}
+
+/// What became of a scenario.
+#[derive(Debug, PartialEq)]
+struct Ending {
+    /// The exit code and the output of each command.
+    outputs: Vec<(i32, String)>,
+    /// All results of the run.
+    report: Value,
+    /// How often each kind of event is in its journal.
+    kinds: BTreeMap<String, usize>,
+    /// The user's files that are not as they were.
+    changes: String,
 }
 
 fn script(turns: &str) -> Project {
@@ -25,12 +62,25 @@ fn script(turns: &str) -> Project {
     project
 }
 
-const SCENARIOS: [Scenario; 8] = [
-    Scenario {
-        name: "a parent and children three deep",
-        project: || {
-            script(
-                "
+const GLOB: &str = "
+[[turn]]
+text = \"Looking.\"
+[[turn.call]]
+tool = \"Glob\"
+args = { pattern = \"*\" }
+";
+
+const TWO_CHILDREN: &str = "
+[[turn]]
+text = \"\"
+[[turn.call]]
+tool = \"Delegate\"
+args = { tasks = [{ label = \"a\", prompt = \"Look\" }, { label = \"b\", prompt = \"Look\" }] }
+[[turn]]
+text = \"{{result | first_line}}\"
+";
+
+const THREE_DEEP: &str = "
 [[turn]]
 label = \"one\"
 text = \"\"
@@ -51,28 +101,27 @@ label = \"two\"
 text = \"{{result | first_line}}\"
 [[turn]]
 text = \"Seen.\"
-",
-            )
-        },
-        args: &["delegate", "--yes", "--set", "max_depth=3", "-t", "one=Go"],
-        exit: 0,
-    },
-    Scenario {
-        name: "a delegation that the limits refuse",
-        project: || {
-            script(
-                "
-[[turn]]
-text = \"\"
-[[turn.call]]
-tool = \"Delegate\"
-args = { tasks = [{ label = \"a\", prompt = \"Look\" }, { label = \"b\", prompt = \"Look\" }] }
-[[turn]]
-text = \"{{result | first_line}}\"
-",
-            )
-        },
-        args: &[
+";
+
+const LATE: &str = "[[turn]]\ndelay_ms = 60000\ntext = \"Late.\"\n";
+
+const SCENARIOS: [Scenario; 13] = [
+    Scenario::new(
+        "readers",
+        &["delegate", "--yes", "-t", "a=Look", "-t", "b=Look again"],
+        0,
+        || script(&(GLOB.to_owned() + "[[turn]]\ntext = \"Found {{result | first_line}}\"\n")),
+    )
+    .then(&[&["tree", "RUN"], &["result", "RUN"], &["errors", "RUN"]]),
+    Scenario::new(
+        "a parent and children three deep",
+        &["delegate", "--yes", "--set", "max_depth=3", "-t", "one=Go"],
+        0,
+        || script(THREE_DEEP),
+    ),
+    Scenario::new(
+        "a delegation that the limits refuse",
+        &[
             "delegate",
             "--yes",
             "--set",
@@ -82,21 +131,25 @@ text = \"{{result | first_line}}\"
             "-t",
             "x=Go",
         ],
-        exit: 0,
-    },
-    Scenario {
-        name: "writers with a command and a verify command",
-        project: || {
+        0,
+        || script(TWO_CHILDREN),
+    ),
+    Scenario::new(
+        "writers with a command and a verify command",
+        &["delegate", "--yes", "--write", "--verify", "grep -q by a.txt", "-t", "a=Write"],
+        0,
+        || {
             let turns =
                 [writes("a", "a.txt", "by a\n"), runs("a", "cat a.txt"), says("a", "Done.")];
             Project::new(&one_story(), turns)
         },
-        args: &["delegate", "--yes", "--write", "--verify", "grep -q by a.txt", "-t", "a=Write"],
-        exit: 0,
-    },
-    Scenario {
-        name: "a verify command that fails",
-        project: || {
+    )
+    .then(&[&["merge", "RUN"], &["diff", "RUN"], &["merge", "--undo"]]),
+    Scenario::new(
+        "a verify command that fails",
+        &["delegate", "--yes", "--write", "--verify", "false", "-t", "a=Write"],
+        3,
+        || {
             let turns = [
                 writes("a", "a.txt", "by a\n"),
                 says("a", "Done."),
@@ -106,23 +159,18 @@ text = \"{{result | first_line}}\"
             ];
             Project::new(&one_story(), turns)
         },
-        args: &["delegate", "--yes", "--write", "--verify", "false", "-t", "a=Write"],
-        exit: 3,
-    },
-    Scenario {
-        name: "a slash command",
-        project: || {
-            let project = script(COMMANDS);
-            project.rig().tasks(".adjutant/specs", &[1]);
-            project.repo.commit("tasks");
-            project
-        },
-        args: &["run", "--yes", "/research 1"],
-        exit: 0,
-    },
-    Scenario {
-        name: "a story with markers, whose children are merged",
-        project: || {
+    ),
+    Scenario::new("a slash command", &["run", "--yes", "/research 1"], 0, || {
+        let project = script(COMMANDS);
+        project.rig().tasks(".adjutant/specs", &[1]);
+        project.repo.commit("tasks");
+        project
+    }),
+    Scenario::new(
+        "a story with markers, whose children are merged",
+        &["story", "prd.json", "--yes", "--enable-delegation"],
+        0,
+        || {
             let turns = [
                 says("US-001", "[delegate:Implement JWT:1]\n[delegate:Create UI:1]"),
                 done("US-001"),
@@ -133,37 +181,138 @@ text = \"{{result | first_line}}\"
             ];
             Project::new(&one_story(), turns)
         },
-        args: &["story", "prd.json", "--yes", "--enable-delegation"],
-        exit: 0,
-    },
-    Scenario {
-        name: "a budget at its edge",
-        project: || {
-            script(
-                "[[turn]]\ntext = \"\"\n[[turn.call]]\ntool = \"Glob\"\nargs = { pattern = \"*\" }\n[[turn]]\ntext = \"Seen.\"\n",
-            )
+    ),
+    Scenario::new(
+        "a budget at its edge",
+        &["delegate", "--yes", "--budget-tokens", "6000", "-t", "a=Look"],
+        3,
+        || script(&(GLOB.to_owned() + "[[turn]]\ntext = \"Seen.\"\n")),
+    ),
+    Scenario::new(
+        "a model that fails",
+        &["delegate", "--yes", "-t", "a=Look", "-t", "b=Look"],
+        1,
+        || script("[[turn]]\nerror = \"bad_request\"\nmessage = \"no\"\n"),
+    ),
+    Scenario::new(
+        "a question, which is answered",
+        &["delegate", "--yes", "--set", "contract=standard", "-t", "docs=Describe it"],
+        5,
+        asks_for_whom,
+    )
+    .then(&[
+        &["resume", "<docs>", "--say", "users"],
+        &["resume", "<docs>", "--say", "once more"],
+        &["result", "RUN"],
+    ]),
+    Scenario::new(
+        "a writer that is told to do more after its end",
+        &["delegate", "--yes", "--write", "-t", "a=Write"],
+        0,
+        || {
+            let turns = [
+                writes("a", "a.txt", "by a\n"),
+                says("a", "Done."),
+                runs("a", "cat a.txt && echo more >> a.txt"),
+                says("a", "Done again."),
+            ];
+            Project::new(&one_story(), turns)
         },
-        args: &["delegate", "--yes", "--budget-tokens", "6000", "-t", "a=Look"],
-        exit: 3,
-    },
-    Scenario {
-        name: "a model that fails",
-        project: || script("[[turn]]\nerror = \"bad_request\"\nmessage = \"no\"\n"),
-        args: &["delegate", "--yes", "-t", "a=Look", "-t", "b=Look"],
-        exit: 1,
-    },
+    )
+    .then(&[&["resume", "<a>", "--say", "more"], &["diff", "RUN"], &["merge", "RUN"]]),
+    Scenario::new("work that is cancelled", &["delegate", "--yes", "-t", "a=Wait"], 130, || {
+        script(LATE)
+    })
+    .meanwhile(&["cancel", "RUN"]),
+    Scenario::new(
+        "a deadline that passes",
+        &["delegate", "--yes", "--set", "timeout_s=1", "-t", "a=Wait"],
+        3,
+        || script(LATE),
+    ),
 ];
 
+/// Asks a question in its first turn, and ends with the answer.
+fn asks_for_whom() -> Project {
+    let error = json!({
+        "type": "validation",
+        "message": "For users or for developers?",
+        "code": "VALIDATION_FAILED",
+        "recoverable": true,
+        "recommendation": "Say which",
+    });
+    let asks = json!({
+        "status": "blocked",
+        "summary": "There are two readers. I need to know which one is meant.",
+        "artifacts": [],
+        "errors": [error],
+    });
+    let done = json!({
+        "status": "completed",
+        "summary": "It is written. I wrote it for {{last}}.",
+        "artifacts": [],
+        "errors": [],
+    });
+    let turn = |text| format!("[[turn]]\nlabel = 'docs'\ntext = '{text}'\n");
+    script(&(turn(asks) + &turn(done)))
+}
+
 impl Scenario {
-    fn run(&self, runtime: &str) -> (Project, Output) {
+    fn run(&self, runtime: &str) -> (Project, Ending) {
         let project = (self.project)();
-        let path = project.rig().path().to_owned();
-        let named = ["script.toml", "script.json"].map(|name| path.join(name));
+        let rig = project.rig();
+        let named = ["script.toml", "script.json"].map(|name| rig.path().join(name));
         let script = named.iter().find(|path| path.is_file()).unwrap();
         let model = format!("script:{}", script.display());
         let args = [self.args, &["--model", &model, "--runtime", runtime]].concat();
-        let output = project.call(&args).run();
-        (project, output)
+        let mut front = project.call(&args).start();
+        if !self.meanwhile.is_empty() {
+            front.wait_for("started");
+            let output = project.call(named_args(&project, self.meanwhile)).run();
+            assert_eq!(output.code, 0, "{output}");
+        }
+        let first = front.finish();
+        assert_eq!(first.code, self.exit, "{}: {first}", self.name);
+        let then = self.then.iter().map(|args| project.call(named_args(&project, args)).run());
+        let outputs: Vec<Output> = [first].into_iter().chain(then).collect();
+        let report = rig.run(["result", &rig.only_run(), "--json"]);
+        let ending = Ending {
+            outputs: outputs.iter().map(|it| (it.code, times_removed(&it.data()))).collect(),
+            report: serde_json::from_str(&report.data()).map(without_times).unwrap(),
+            kinds: kinds(rig),
+            changes: project.repo.git(["status", "--porcelain"])
+                + &project.repo.git(["diff", "--stat"]),
+        };
+        (project, ending)
+    }
+}
+
+fn named_args(project: &Project, args: &[&str]) -> Vec<String> {
+    let run = project.rig().only_run();
+    let named = |arg: &&str| match arg.strip_prefix('<').and_then(|it| it.strip_suffix('>')) {
+        Some(label) => project.session(&run, label),
+        None if *arg == "RUN" => run.clone(),
+        None => (*arg).to_owned(),
+    };
+    args.iter().map(named).collect()
+}
+
+/// Removes members that are about time, and the ids of commits, which contain it.
+fn without_times(value: Value) -> Value {
+    let is_time = |name: &str| {
+        name.starts_with("duration_")
+            || name.ends_with("_ms")
+            || name.ends_with("_at")
+            || ["at", "commit"].contains(&name)
+    };
+    match value {
+        Value::Object(members) => {
+            let kept = members.into_iter().filter(|(name, _)| !is_time(name));
+            kept.map(|(name, value)| (name, without_times(value))).collect()
+        }
+        Value::Array(items) => items.into_iter().map(without_times).collect(),
+        Value::String(text) => times_removed(&text).into(),
+        plain @ (Value::Null | Value::Bool(_) | Value::Number(_)) => plain,
     }
 }
 
@@ -188,12 +337,9 @@ fn work_on_a_cluster_ends_as_it_does_here() {
     cluster.start_worker("two", None);
     for scenario in SCENARIOS {
         let name = scenario.name;
-        let (here, local) = scenario.run("local");
+        let (_, local) = scenario.run("local");
         let (there, remote) = scenario.run(&cluster.runtime());
-        assert_eq!(remote.code, local.code, "{name}:\n{remote}\ninstead of\n{local}");
-        assert_eq!(times_removed(&remote.data()), times_removed(&local.data()), "{name}");
-        assert_eq!(kinds(there.rig()), kinds(here.rig()), "{name}:\n{remote}");
-        assert_eq!(local.code, scenario.exit, "{name}: {local}");
+        assert_eq!(remote, local, "{name}");
         let address = there.rig().run_folder(&there.rig().only_run()).join("runtime");
         assert!(address.is_file(), "{name} was at work on the cluster");
         there.rig().assert_unharmed();

@@ -25,8 +25,8 @@ fn start(rig: &Rig, cluster: &mut Cluster<'_>, worker: &str, provider: Option<&S
     let store = rig.path().join("store");
     fs::create_dir_all(&store).unwrap();
     let home = home(rig, worker).display().to_string();
-    let flags =
-        ["--home".to_owned(), home, "--store".to_owned(), format!("file://{}", store.display())];
+    let store = format!("file://{}", store.display());
+    let flags = ["--home", &home, "--store", &store, "--keep", "5s"].map(str::to_owned);
     cluster.start_worker_with(worker, provider, &flags);
 }
 

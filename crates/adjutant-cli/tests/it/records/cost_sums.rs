@@ -73,7 +73,7 @@ fn other_periods_and_other_flags_are_refused_with_what_to_type() {
     let rig = rig();
     insta::assert_snapshot!(rig.run(["cost", "--since", "yesterday"]), @"
 --- stderr ---
-error: invalid value 'yesterday' for '--since <WHEN>': expected hours, days or weeks such as 24h, 7d or 4w, or a date such as 2026-11-01
+error: invalid value 'yesterday' for '--since <WHEN>': expected a length of time such as 30m, 24h, 7d or 4w, or a date such as 2026-11-01
 
 For more information, try '--help'.
 [exit 2]
