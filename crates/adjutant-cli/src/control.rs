@@ -36,11 +36,16 @@ pub(crate) fn run_cancel(
     }
     let (files, session) = run_lookup::find_to_change(archive, named, &args.root, CANCEL, is_live)?;
     let target = ControlTarget::new(&files, session);
-    if files.runtime().is_some() && !is_live(&files) {
+    let cancelled = if files.runtime().is_some() && !is_live(&files) {
         let session = session.filter(|session| *session != files.id().root_session());
-        return resume::cancel_on_cluster(archive, files, session);
-    }
-    let cancelled = files.cancel(target.session).map_err(|error| target.control_failure(&error))?;
+        let view = resume::cancel_on_cluster(archive, files.clone(), session)?;
+        match target.outcome_in(&view).filter(|outcome| *outcome != Outcome::Cancelled) {
+            Some(outcome) => CancelOutcome::EndedBefore(outcome),
+            None => CancelOutcome::ByItsProcess,
+        }
+    } else {
+        files.cancel(target.session).map_err(|error| target.control_failure(&error))?
+    };
     let (how, pid, state) = match cancelled {
         CancelOutcome::ByItsProcess => ("obeyed", None, Outcome::Cancelled),
         CancelOutcome::Killed { pid } => ("killed", Some(pid), Outcome::Cancelled),

@@ -13,7 +13,7 @@ use adjutant_engine::{
 };
 #[cfg(feature = "restate")]
 use adjutant_restate::RunCheckout;
-use adjutant_view::{Delegation, sanitize};
+use adjutant_view::{Delegation, RunView, sanitize};
 use serde_json::{Value, json};
 
 use crate::agent_consent::{ConsentMode, settle_verify_commands};
@@ -28,7 +28,7 @@ use crate::execute::{
 };
 use crate::exit::{Exit, Failure};
 use crate::hints::{advise, completed, quoted};
-use crate::output::{print, say};
+use crate::output::say;
 use crate::records;
 use crate::results::unkept_of;
 use crate::run_lookup::{self, CommandVerb};
@@ -82,8 +82,9 @@ pub(crate) fn run_resume(
     }
     if is_remote && args.rebase {
         let text = format!("{} ran on a cluster, where its work cannot be rebased", files.id());
-        return Err(Failure::usage(text)
-            .hint("`adjutant merge --resolve SESSION` merges it with conflict markers."));
+        return Err(Failure::usage(text).hint(
+            "Leave --rebase out; `adjutant merge` names the command that resolves conflicts.",
+        ));
     }
     // Without a parent agent, the root session means the whole run.
     let session = session.filter(|it| past.has_lead || *it != files.id().root_session());
@@ -150,12 +151,13 @@ fn follow_on_cluster(
     conclude(conducted, archive, has_lead, &showing)
 }
 
-/// Cancels a run of a cluster that no process of this machine follows, or one of its delegations.
+/// Cancels a run of a cluster that no process of this machine follows, or one of its delegations, and follows it until
+/// it ends. Returns its state then.
 pub(crate) fn cancel_on_cluster(
     archive: &Archive,
     files: RunFiles,
     session: Option<SessionId>,
-) -> Result<Exit, Failure> {
+) -> Result<RunView, Failure> {
     let found = RunToResume::read(files)?;
     let showing = DisplayOptions {
         form: ResultFormat::Markdown,
@@ -164,10 +166,9 @@ pub(crate) fn cancel_on_cluster(
         merge: MergeAfterRun::default(),
     };
     let order = session.map_or(ControlCommand::CancelRun, ControlCommand::Cancel);
-    let run = found.files.id();
-    follow_again(archive, found, true, Some(order), &showing)?;
-    print(&format!("{run} cancelled\n"))?;
-    Ok(Exit::Completed)
+    let followed = follow_again(archive, found, true, Some(order), &showing)?;
+    followed.finished.map_err(|error| engine_failure(&error))?;
+    Ok(followed.view)
 }
 
 fn follow_again(

@@ -14,6 +14,7 @@ use std::pin::Pin;
 
 use adjutant_core::tree::EffectKey;
 use adjutant_core::{Command, Effect, Event, RunId, Timestamp};
+use adjutant_store::JournalRecord;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
 
@@ -131,6 +132,11 @@ pub(crate) struct FollowedRun {
     pub(crate) skipped: u64,
     /// The effects that this process was asked to perform, with those who wait for their end.
     pub(crate) awaited: BTreeMap<EffectKey, Vec<oneshot::Sender<()>>>,
+}
+
+/// Returns how many of these records were decided by the runtime. Commands such as `merge` add others afterwards.
+pub(crate) fn count_decided(records: &[JournalRecord<Event>]) -> u64 {
+    records.iter().filter(|record| !record.event.is_added_afterwards()).count() as u64
 }
 
 impl FollowedRun {

@@ -21,6 +21,8 @@ use crate::wire::{
 
 /// How long one call may take before it is made again.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a node or its admin address may take to answer.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long connecting may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// The pause before the first repetition of a call; it doubles.
@@ -100,11 +102,21 @@ impl Ingress {
         self.addresses.join(",")
     }
 
-    /// Checks that a Restate server answers.
+    /// Checks that a Restate server answers at one of the addresses.
     pub async fn check(&self) -> Result<(), CallError> {
-        let address = self.now();
+        let mut first_error = None;
+        for _ in 0..self.addresses.len() {
+            let Err(error) = self.check_current().await else { return Ok(()) };
+            self.current.fetch_add(1, Ordering::Relaxed);
+            first_error = first_error.or(Some(error));
+        }
+        first_error.map_or(Ok(()), Err)
+    }
+
+    async fn check_current(&self) -> Result<(), CallError> {
+        let address = self.current_address();
         let answer = request(&self.http, Method::GET, &address, "/restate/health", None, None);
-        match tokio::time::timeout(CALL_TIMEOUT, answer).await {
+        match tokio::time::timeout(CHECK_TIMEOUT, answer).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(CallError::Status { .. })) => Err(CallError::Unreachable {
                 address,
@@ -122,7 +134,7 @@ impl Ingress {
         body: &(impl Serialize + Sync),
         once: Option<&str>,
     ) -> Result<T, CallError> {
-        let address = self.now();
+        let address = self.current_address();
         let unreadable = |reason: serde_json::Error| CallError::Unreadable {
             address: address.clone(),
             reason: reason.to_string(),
@@ -195,17 +207,19 @@ impl Ingress {
         self.call_until_done((RUN_SERVICE, run, "batches"), &query, None).await
     }
 
-    fn now(&self) -> String {
+    fn current_address(&self) -> String {
         let current = self.current.load(Ordering::Relaxed) % self.addresses.len().max(1);
         self.addresses.get(current).cloned().unwrap_or_default()
     }
 }
 
-/// The admin address of a cluster, where workers register.
+/// The admin addresses of a cluster, where workers register. They are tried in turn.
 #[derive(Clone)]
 pub struct Admin {
     http: Client<HttpConnector, Full<Bytes>>,
-    address: String,
+    addresses: Arc<[String]>,
+    /// The address that answered last.
+    current: Arc<AtomicUsize>,
 }
 
 /// Where a registered service is.
@@ -216,17 +230,17 @@ pub(crate) struct RegisteredService {
 }
 
 impl Admin {
-    /// Prepares calls to this address, such as `http://127.0.0.1:9070`.
+    /// Prepares calls to these addresses, such as `http://127.0.0.1:9070`.
     #[must_use]
-    pub fn new(address: String) -> Self {
-        Self { http: http_client(), address }
+    pub fn new(addresses: Vec<String>) -> Self {
+        Self { http: http_client(), addresses: addresses.into(), current: Arc::default() }
     }
 
     /// Returns the version of the server.
     pub async fn version(&self) -> Result<String, CallError> {
         let answer = self.get("/version").await?;
         answer["version"].as_str().map(str::to_owned).ok_or_else(|| CallError::Unreadable {
-            address: self.address.clone(),
+            address: self.addresses.join(","),
             reason: "it names no version".to_owned(),
         })
     }
@@ -248,45 +262,72 @@ impl Admin {
 
     /// Registers the services at `uri`.
     pub(crate) async fn register(&self, uri: &str) -> Result<(), CallError> {
-        self.send(Method::POST, "/deployments", &json!({ "uri": uri, "force": true })).await
+        let body = json!({ "uri": uri, "force": true });
+        self.send(Method::POST, "/deployments", &body).await.map(drop)
     }
 
     /// Moves registered services to `uri`, with the calls that are under way.
     pub(crate) async fn move_to(&self, deployment: &str, uri: &str) -> Result<(), CallError> {
         let path = format!("/deployments/{deployment}");
-        self.send(Method::PATCH, &path, &json!({ "uri": uri, "overwrite": true })).await
+        let body = json!({ "uri": uri, "overwrite": true });
+        self.send(Method::PATCH, &path, &body).await.map(drop)
     }
 
-    /// Resumes every paused invocation. Returns how many there were.
+    /// Resumes every paused invocation. Returns how many were resumed.
     pub async fn resume_paused(&self) -> Result<usize, CallError> {
         let query = "SELECT id FROM sys_invocation WHERE status = 'paused' \
                      AND target_service_name LIKE 'Adjutant%'";
-        let body = json!({ "query": query }).to_string().into_bytes();
-        let answer =
-            request(&self.http, Method::POST, &self.address, "/query", Some(body), None).await?;
-        let rows: Value = serde_json::from_slice(&answer).map_err(|error| {
-            CallError::Unreadable { address: self.address.clone(), reason: error.to_string() }
-        })?;
+        let rows = self.send(Method::POST, "/query", &json!({ "query": query })).await?;
+        let rows = self.read(&rows)?;
         let ids = rows["rows"].as_array().into_iter().flatten();
-        let ids: Vec<&str> = ids.filter_map(|row| row["id"].as_str()).collect();
-        for id in &ids {
+        let mut resumed = 0;
+        for id in ids.filter_map(|row| row["id"].as_str()) {
             let path = format!("/invocations/{id}/resume");
-            self.send(Method::PATCH, &path, &Value::Null).await?;
+            match self.send(Method::PATCH, &path, &Value::Null).await {
+                Ok(_) => resumed += 1,
+                // It has gone on or ended meanwhile.
+                Err(CallError::Status { .. } | CallError::NoWorker { .. }) => {}
+                Err(error) => return Err(error),
+            }
         }
-        Ok(ids.len())
+        Ok(resumed)
     }
 
     async fn get(&self, path: &str) -> Result<Value, CallError> {
-        let answer = request(&self.http, Method::GET, &self.address, path, None, None).await?;
-        serde_json::from_slice(&answer).map_err(|error| CallError::Unreadable {
-            address: self.address.clone(),
+        let answer = self.send(Method::GET, path, &Value::Null).await?;
+        self.read(&answer)
+    }
+
+    fn read(&self, answer: &Bytes) -> Result<Value, CallError> {
+        serde_json::from_slice(answer).map_err(|error| CallError::Unreadable {
+            address: self.addresses.join(","),
             reason: error.to_string(),
         })
     }
 
-    async fn send(&self, method: Method, path: &str, body: &Value) -> Result<(), CallError> {
+    /// Sends a request to the first address that can be reached.
+    async fn send(&self, method: Method, path: &str, body: &Value) -> Result<Bytes, CallError> {
         let body = (!body.is_null()).then(|| body.to_string().into_bytes());
-        request(&self.http, method, &self.address, path, body, None).await.map(drop)
+        let mut first_error = None;
+        for _ in 0..self.addresses.len().max(1) {
+            let current = self.current.load(Ordering::Relaxed) % self.addresses.len().max(1);
+            let address = self.addresses.get(current).cloned().unwrap_or_default();
+            let (method, body) = (method.clone(), body.clone());
+            let answer = request(&self.http, method, &address, path, body, None);
+            match tokio::time::timeout(CHECK_TIMEOUT, answer).await {
+                Ok(Err(error @ CallError::Unreachable { .. })) => {
+                    first_error = first_error.or(Some(error));
+                }
+                Ok(answer) => return answer,
+                Err(_) => {
+                    let reason = "no answer".to_owned();
+                    first_error = first_error.or(Some(CallError::Unreachable { address, reason }));
+                }
+            }
+            self.current.fetch_add(1, Ordering::Relaxed);
+        }
+        let nothing = || CallError::Unreachable { address: String::new(), reason: String::new() };
+        Err(first_error.unwrap_or_else(nothing))
     }
 }
 
@@ -334,7 +375,7 @@ async fn request(
 }
 
 /// Returns the text of an error with those of its causes.
-fn whole(error: &dyn std::error::Error) -> String {
+pub(crate) fn whole(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

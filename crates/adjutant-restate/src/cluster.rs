@@ -11,8 +11,12 @@ use serde::{Deserialize, Serialize};
 use crate::object::RunObjectClient;
 use crate::wire::{Heartbeat, LiveWorker, RunInput, Submission, WorkerAbilities};
 
-/// How many signs of life another worker sends until a silent one counts as gone.
-const MISSED: u32 = 5;
+/// How many signs of life another worker sends until a silent one counts as gone. Fewer would take the agents from a
+/// worker whose machine is busy for some seconds.
+const MISSED: u32 = 10;
+
+/// How many signs of life another worker sends until one that is gone is forgotten.
+const FORGOTTEN: u32 = 3600;
 
 /// The workers by name.
 type Members = BTreeMap<String, Member>;
@@ -122,6 +126,11 @@ fn take_beat(members: &mut Members, beat: Heartbeat) -> Vec<Option<String>> {
             changes.push(Some(name.clone()));
         }
     }
+    let is_forgotten = |member: &Member| {
+        !member.is_live
+            && member.missed.get(&beat.worker).is_some_and(|missed| *missed >= FORGOTTEN)
+    };
+    members.retain(|_, member| !is_forgotten(member));
     let Heartbeat { worker, instance, abilities, is_leaving } = beat;
     let member = members.entry(worker).or_default();
     if !member.is_live {
@@ -151,7 +160,7 @@ async fn tell_runs(
         for run in &runs {
             let input = RunInput::WorkersChanged { lost: lost.clone() };
             let submission = Submission { wall_ms: 0, known: 0, input };
-            ctx.object_client::<RunObjectClient>(run.clone()).submit(Json(submission)).send();
+            ctx.object_client::<RunObjectClient>(run.clone()).submit(submission.into()).send();
         }
     }
     Ok(())
@@ -172,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_is_lost_when_another_beats_five_times_without_it() {
+    fn a_worker_is_lost_when_another_beats_ten_times_without_it() {
         let mut members = Members::new();
         assert_eq!(beat(&mut members, "one"), [None]);
         assert_eq!(beat(&mut members, "two"), [None]);
@@ -180,12 +189,23 @@ mod tests {
             assert_eq!(beat(&mut members, "one"), []);
             assert_eq!(beat(&mut members, "two"), []);
         }
-        for _ in 0..4 {
+        for _ in 0..9 {
             assert_eq!(beat(&mut members, "one"), []);
         }
         assert_eq!(beat(&mut members, "one"), [Some("two".to_owned())]);
         assert_eq!(beat(&mut members, "one"), [], "it is lost once");
         assert_eq!(beat(&mut members, "two"), [None], "it is back");
+    }
+
+    #[test]
+    fn a_worker_that_is_gone_for_long_is_forgotten() {
+        let mut members = Members::new();
+        beat(&mut members, "one");
+        beat(&mut members, "two");
+        for _ in 0..FORGOTTEN {
+            beat(&mut members, "one");
+        }
+        assert_eq!(members.keys().collect::<Vec<_>>(), ["one"]);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use adjutant_core::policy::WorkspaceSharing;
 use adjutant_core::tree::EffectsInFlight;
 use adjutant_core::{IllegalEvent, SessionId, Timestamp, Tree};
 use tokio::sync::watch;
@@ -50,11 +51,20 @@ impl RunFold {
         Ok(())
     }
 
+    /// Returns whether agents write in workspaces that only their worker has, so that they wait for it when it is gone.
+    pub(crate) fn writers_stay(&self) -> bool {
+        let policy = self.tree.policy();
+        policy.workspace == WorkspaceSharing::Own && !policy.in_place && !self.has_store
+    }
+
     /// Takes the sessions away from workers that are not among these. Returns what has changed.
-    pub(crate) fn leave_lost(
+    pub(crate) fn unplace_lost(
         &mut self,
         workers: &[LiveWorker],
     ) -> Vec<(SessionId, Option<String>)> {
+        if self.writers_stay() {
+            return Vec::new();
+        }
         let is_lost = |name: &String| workers.iter().all(|worker| worker.name != *name);
         let left =
             self.placed.iter_mut().filter(|(_, worker)| worker.as_ref().is_some_and(is_lost));

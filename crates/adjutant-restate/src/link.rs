@@ -23,6 +23,12 @@ const UPDATES: usize = 16;
 /// How long a front end waits for the next batch in one call.
 const LONG_POLL: Duration = Duration::from_secs(10);
 
+/// How long a front end waits for a store that cannot be reached.
+const STORE_WAIT: Duration = Duration::from_secs(600);
+
+/// The pause between two calls of such a store.
+const STORE_PAUSE: Duration = Duration::from_millis(500);
+
 /// The sender's side of a [`RunLink`].
 pub(crate) struct LinkEnds {
     pub(crate) commands: mpsc::UnboundedReceiver<SentCommand>,
@@ -119,6 +125,11 @@ pub(crate) async fn mirror(ingress: Ingress, user: UserSide, updates: mpsc::Send
                 return;
             }
         };
+        if page.total < from.max(1) {
+            let text = "the cluster no longer keeps this run; its records here are all there is";
+            let _ = updates.send(RunUpdate::Lost(text.to_owned())).await;
+            return;
+        }
         from += page.batches.len() as u64;
         let base = page.batches.iter().find_map(|batch| batch.base.clone());
         let decisions = decisions(page.batches);
@@ -128,12 +139,13 @@ pub(crate) async fn mirror(ingress: Ingress, user: UserSide, updates: mpsc::Send
         let imported = tokio::task::spawn_blocking(move || {
             let importer = match (before, base) {
                 (Some(importer), _) => Some(importer),
-                (None, Some(base)) => Some(user.importer(&base)?),
+                (None, Some(base)) => Some(until_reachable(|| user.importer(&base))?),
                 (None, None) => None,
             };
             if let Some(importer) = &importer {
-                let events = decisions.iter().flat_map(|decision| &decision.events);
-                events.into_iter().try_for_each(|event| importer.import(event))?;
+                for event in decisions.iter().flat_map(|decision| &decision.events) {
+                    until_reachable(|| importer.import(event))?;
+                }
             }
             Ok::<_, StoreError>((importer, decisions))
         });
@@ -163,6 +175,19 @@ pub(crate) async fn mirror(ingress: Ingress, user: UserSide, updates: mpsc::Send
         }
         if updates.is_closed() {
             return;
+        }
+    }
+}
+
+/// Repeats a call while the store cannot be reached, for ten minutes at most. Blocks.
+fn until_reachable<T>(mut call: impl FnMut() -> Result<T, StoreError>) -> Result<T, StoreError> {
+    let began = std::time::Instant::now();
+    loop {
+        match call() {
+            Err(StoreError::Unavailable(_)) if began.elapsed() < STORE_WAIT => {
+                std::thread::sleep(STORE_PAUSE);
+            }
+            result => return result,
         }
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use adjutant_core::policy::WorkspaceSharing;
 use adjutant_core::{Command, Effect, Event, SessionId, Timestamp};
-use adjutant_engine::portable::remove_work;
+use adjutant_engine::portable::{StoreError, remove_work};
 use adjutant_engine::{ControlRefusal, RecordedDecision};
 use restate_sdk::context::RequestTarget;
 use restate_sdk::prelude::*;
@@ -21,8 +21,8 @@ use crate::cluster::ClusterObjectClient;
 use crate::fold::{RunCache, RunFold};
 use crate::store::ClusterStore;
 use crate::wire::{
-    Batch, BatchPage, BatchQuery, CLUSTER_KEY, LiveWorker, PerformRequest, RunHead, RunInput,
-    Submission, SubmissionResult, TimedCommand, session_of, worker_service,
+    Batch, BatchPage, BatchQuery, CLUSTER_KEY, LiveWorker, PerformRequest, Readable, RunHead,
+    RunInput, Submission, SubmissionResult, TimedCommand, session_of, worker_service,
 };
 
 /// The most batches of one page.
@@ -35,10 +35,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(10);
 pub(crate) struct RunObject {
     pub(crate) ingress: Ingress,
     pub(crate) cache: Arc<RunCache>,
-    /// The store of the cluster, if it has one.
-    pub(crate) store: Option<Arc<ClusterStore>>,
     /// How long the server keeps a run that has ended. Until then it can be continued.
-    pub(crate) kept: Duration,
+    pub(crate) retention: Duration,
 }
 
 /// Says why a run cannot be continued.
@@ -70,8 +68,9 @@ impl RunObject {
     async fn submit(
         &self,
         ctx: ObjectContext<'_>,
-        Json(submission): Json<Submission>,
+        submission: Readable<Submission>,
     ) -> Result<Json<SubmissionResult>, HandlerError> {
+        let submission = submission.read()?;
         let run = ctx.key().to_owned();
         // The only state that is read through the journal.
         let head = ctx.get::<Json<RunHead>>("head").await?.map(Json::into_inner);
@@ -87,7 +86,7 @@ impl RunObject {
         let mut decider = Decider { fold, wall_ms: submission.wall_ms, ..Decider::default() };
         let mut lost = None;
         let mut is_changed = false;
-        let (mut opened, mut unplaced_since) = (None, Vec::new());
+        let (mut opened, mut moved_off) = (None, Vec::new());
         match submission.input {
             RunInput::Open { commands, base } if is_new => {
                 decider.fold.has_store = base.is_some();
@@ -109,7 +108,7 @@ impl RunObject {
                 head.ticks.clear();
                 let cluster = ctx.object_client::<ClusterObjectClient>(CLUSTER_KEY);
                 let Json(workers) = cluster.workers().call().await?;
-                unplaced_since = decider.fold.leave_lost(&workers);
+                moved_off = decider.fold.unplace_lost(&workers);
                 cluster.began(Json(run.clone())).send();
             }
             RunInput::Commands(commands) => {
@@ -126,7 +125,8 @@ impl RunObject {
                 }
             }
             RunInput::WorkersChanged { lost: gone } => {
-                lost = gone;
+                // What they have written is only there.
+                lost = gone.filter(|_| !decider.fold.writers_stay());
                 is_changed = true;
             }
         }
@@ -147,7 +147,7 @@ impl RunObject {
                 place(&fold, &unplaced, &workers)
             }
         };
-        placed.splice(..0, unplaced_since);
+        placed.splice(..0, moved_off);
         if let Some(lost) = &lost {
             // Sessions that wait for something are placed when they go on.
             let is_left = |(session, worker): &(&SessionId, &Option<String>)| {
@@ -191,7 +191,7 @@ impl RunObject {
             ctx.object_client::<ClusterObjectClient>(CLUSTER_KEY).ended(Json(run.clone())).send();
             ctx.object_client::<RunObjectClient>(run.clone())
                 .forget(Json(head.batches))
-                .send_after(self.kept);
+                .send_after(self.retention);
         } else if let Some((due, _)) = fold.tree.next_deadline()
             && head.ticks.iter().all(|at| *at > due)
         {
@@ -204,7 +204,7 @@ impl RunObject {
                 input: RunInput::Tick { due },
             };
             ctx.object_client::<RunObjectClient>(run.clone())
-                .submit(Json(tick))
+                .submit(tick.into())
                 .send_after(Duration::from_millis(delay));
         }
         if head != before {
@@ -231,10 +231,20 @@ impl RunObject {
             // It was continued.
             return Ok(());
         }
-        if let (Some(store), Ok(run)) = (self.store.clone(), ctx.key().parse()) {
-            let removed = move || async move {
-                let removed = tokio::task::spawn_blocking(move || remove_work(&*store, run)).await;
-                Ok(removed.map_err(TerminalError::from_error)??)
+        let first = ctx.get::<Json<Batch>>("b00000000").await?.map(Json::into_inner);
+        let base = first.and_then(|first| first.base);
+        if let (Some(base), Ok(run)) = (base, ctx.key().parse()) {
+            // The store that the run used, whatever this worker uses now.
+            let remove = move || match ClusterStore::open(&base.store) {
+                Ok(store) => remove_work(&store, run),
+                Err(error) => Err(error),
+            };
+            let removed = || async move {
+                match tokio::task::spawn_blocking(remove).await {
+                    Ok(Err(error @ StoreError::Unavailable(_))) => Err(error.into()),
+                    // What cannot be removed only takes up space.
+                    Ok(_) | Err(_) => Ok(()),
+                }
             };
             ctx.run(removed).name("remove").await?;
         }
@@ -408,6 +418,7 @@ fn place(
     let tree = &fold.tree;
     let policy = tree.policy();
     let writes = policy.workspace == WorkspaceSharing::Own && !policy.in_place;
+    let writers_stay = fold.writers_stay();
     let is_live = |session: &SessionId| tree.node(*session).is_some_and(|node| node.is_live());
     let live = |name: &str| workers.iter().any(|worker| worker.name == name);
     let mut loads: BTreeMap<&str, usize> = BTreeMap::new();
@@ -429,7 +440,7 @@ fn place(
         let parent = above.and_then(|above| placed.get(&above)?.clone().filter(|it| live(it)));
         let beside = || {
             let others = placed.values().flatten().find(|name| live(name));
-            others.filter(|_| writes && !fold.has_store).cloned()
+            others.filter(|_| writers_stay).cloned()
         };
         let provider = node.and_then(|node| node.model.as_ref()).and_then(|model| {
             model.name.split_once(['/', ':']).map(|(provider, _)| provider.to_owned())

@@ -8,19 +8,19 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use adjutant_core::{Command, Effect, RunId, SessionId};
 use adjutant_engine::portable::{self, PortableBase, PortableWork, StoreError};
 use adjutant_engine::{
-    Engine, Narrator, RecordedDecision, Reporter, RunUpdate, SentCommand, wall_now,
+    Engine, EngineError, Narrator, RecordedDecision, Reporter, RunUpdate, SentCommand, wall_now,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
-use crate::client::{CallError, Ingress};
+use crate::client::{CallError, Ingress, whole};
 use crate::link::{CommandSender, LinkEnds, decisions, has_ended, link};
 use crate::store::ClusterStore;
 use crate::wire::{Batch, PerformRequest, RunInput, StoredBase, Submission, session_of};
@@ -81,7 +81,11 @@ pub(crate) struct Replicas {
     requests: mpsc::UnboundedSender<AwaitedRequest>,
     /// How many effects are performed now.
     performing: watch::Sender<usize>,
+    last_problem: LastProblem,
 }
+
+/// Why a run could not be followed, the last time that happened.
+type LastProblem = Arc<Mutex<String>>;
 
 /// Counts an effect while it is performed, also if the server drops the call.
 struct PerformingCount<'a>(&'a watch::Sender<usize>);
@@ -106,6 +110,7 @@ struct WorkerContext {
     instance: String,
     /// How often this process has begun to follow a run.
     followers: Cell<u64>,
+    last_problem: LastProblem,
     factory: PerformerFactory,
     store: Option<Arc<ClusterStore>>,
     checkouts: PathBuf,
@@ -139,9 +144,17 @@ impl Replicas {
     ) -> std::io::Result<Self> {
         let (requests, receiver) = mpsc::unbounded_channel();
         let PerformerSetup { factory, store, checkouts } = setup;
-        let followers = Cell::new(0);
-        let context =
-            WorkerContext { ingress, worker, instance, followers, factory, store, checkouts };
+        let last_problem = LastProblem::default();
+        let context = WorkerContext {
+            ingress,
+            worker,
+            instance,
+            followers: Cell::new(0),
+            last_problem: Arc::clone(&last_problem),
+            factory,
+            store,
+            checkouts,
+        };
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .max_blocking_threads(TOOL_THREADS)
@@ -149,16 +162,18 @@ impl Replicas {
         std::thread::Builder::new().name("adjutant-runs".to_owned()).spawn(move || {
             tokio::task::LocalSet::new().block_on(&runtime, dispatch(Rc::new(context), receiver));
         })?;
-        Ok(Self { requests, performing: watch::channel(0).0 })
+        Ok(Self { requests, performing: watch::channel(0).0, last_problem })
     }
 
     /// Performs an effect, or waits for its end if it is performed already.
     ///
-    /// Returns `false` if it must be asked for again, because following the run failed.
-    pub(crate) async fn perform(&self, request: PerformRequest) -> bool {
+    /// An error says why following the run failed: it must be asked for again.
+    pub(crate) async fn perform(&self, request: PerformRequest) -> Result<(), String> {
         let (done, over) = oneshot::channel();
         let _performing = PerformingCount::new(&self.performing);
-        self.requests.send((request, done)).is_ok() && over.await.is_ok()
+        let is_over = self.requests.send((request, done)).is_ok() && over.await.is_ok();
+        let problem = || self.last_problem.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if is_over { Ok(()) } else { Err(problem()) }
     }
 
     /// Returns how many effects are performed now.
@@ -192,14 +207,17 @@ async fn dispatch(
                 // A run that was continued at once may still be closed here.
                 let _ = earlier.await;
             }
-            follow_run(context, run, receiver).await;
+            if let Err(problem) = follow_run(Rc::clone(&context), run, receiver).await {
+                let mut last = context.last_problem.lock().unwrap_or_else(PoisonError::into_inner);
+                *last = format!("run {run}: {problem}");
+            }
         });
         runs.insert(run, (sender, task));
     }
 }
 
 /// One run, as far as this worker knows it.
-struct FollowedRun {
+struct WorkedRun {
     context: Rc<WorkerContext>,
     run: String,
     known: Arc<AtomicU64>,
@@ -207,9 +225,11 @@ struct FollowedRun {
     placed: BTreeMap<SessionId, Option<String>>,
     base: Option<Box<StoredBase>>,
     has_ended: bool,
+    /// How many batches the server had when it was asked last.
+    total: u64,
 }
 
-impl FollowedRun {
+impl WorkedRun {
     fn known(&self) -> u64 {
         self.known.load(Ordering::Relaxed)
     }
@@ -220,6 +240,7 @@ impl FollowedRun {
         loop {
             let page =
                 self.context.ingress.batches(&self.run, self.known(), Duration::ZERO).await?;
+            self.total = page.total;
             let is_last =
                 page.batches.is_empty() || self.known() + page.batches.len() as u64 >= page.total;
             fetched.extend(self.take(page.batches));
@@ -249,20 +270,21 @@ impl FollowedRun {
     }
 }
 
-/// Follows a run and performs its effects until it has ended. An error ends the task; the server asks again.
+/// Follows a run and performs its effects until it has ended. After an error the server asks again.
 async fn follow_run(
     context: Rc<WorkerContext>,
     run: RunId,
     mut requests: mpsc::UnboundedReceiver<AwaitedRequest>,
-) {
+) -> Result<(), String> {
     let known = Arc::new(AtomicU64::new(0));
-    let mut followed = FollowedRun {
+    let mut followed = WorkedRun {
         context: Rc::clone(&context),
         run: run.to_string(),
         known: Arc::clone(&known),
         placed: BTreeMap::new(),
         base: None,
         has_ended: false,
+        total: 0,
     };
     // An earlier process of this worker may have sent results that wait for the run's object. Its inputs are taken in
     // order, so after this one they are recorded, and what they are about is not performed again.
@@ -270,10 +292,12 @@ async fn follow_run(
         Submission { wall_ms: wall_now(), known: 0, input: RunInput::Commands(Vec::new()) };
     let follower = context.name_follower();
     let once = format!("{run}-{follower}-begin");
-    let Ok(_) = context.ingress.submit(&followed.run, &nothing, &once).await else { return };
-    let Ok(opening) = followed.fetch().await else { return };
-    if followed.has_ended {
-        return answer_rest(requests);
+    let text = |error: CallError| error.to_string();
+    context.ingress.submit(&followed.run, &nothing, &once).await.map_err(text)?;
+    let opening = followed.fetch().await.map_err(text)?;
+    if followed.has_ended || followed.total == 0 {
+        answer_rest(requests);
+        return Ok(());
     }
     let (link, ends) = link();
     let (recorded, mut news) = mpsc::unbounded_channel();
@@ -295,47 +319,73 @@ async fn follow_run(
             let context =
                 (context.store.clone(), context.checkouts.clone(), context.worker.clone());
             let made = tokio::task::spawn_blocking(move || open_checkout(context, run, *base));
-            let Ok(made) = made.await else { return };
-            made.map(Some)
+            made.await.map_err(|error| error.to_string())?.map(Some)
         }
     };
     let prepared = match checkout {
         // The server asks again.
-        Err(StoreError::Unavailable(_)) => return,
+        Err(StoreError::Unavailable(problem)) => return Err(problem),
         Err(StoreError::Failed(problem)) => Err(problem),
         Ok(checkout) => (context.factory)(RunBeginning { run, decisions: &opening, checkout }),
     };
     let mut performing = None;
-    let problem = match prepared {
+    let cannot_work = |problem: &dyn std::fmt::Display| {
+        Some(format!("worker {} cannot work for it: {problem}", context.worker))
+    };
+    let mut problem = match prepared {
         Ok(performer) => {
             let RunPerformer { engine, narrator, reporters } = performer;
             let effects = engine.perform_for(run, opening, link, narrator, reporters);
-            // The error of a follower is that its link has ended.
             performing = Some(tokio::task::spawn_local(async move { effects.await.map(drop) }));
             None
         }
-        Err(problem) => Some(format!("worker {} cannot work for it: {problem}", context.worker)),
+        Err(problem) => cannot_work(&problem),
     };
     let mut waiting: Vec<AwaitedRequest> = Vec::new();
+    // Whether an answer counted batches that this worker does not have.
+    let mut is_behind = false;
     loop {
-        let has_gap = waiting.iter().any(|(request, _)| request.batches > followed.known());
+        let has_gap =
+            is_behind || waiting.iter().any(|(request, _)| request.batches > followed.known());
         let mut decided = Vec::new();
         tokio::select! {
             request = requests.recv() => match request {
                 Some(request) => waiting.push(request),
-                None => return,
+                None => return Ok(()),
             },
             Some((total, last)) = news.recv() => {
                 if let Some(last) = last.filter(|_| total == followed.known() + 1) {
                     decided = followed.take(vec![last]);
                 }
+                is_behind = total > followed.known();
             }
-            () = wait_for_answer(&is_calling), if has_gap => match followed.fetch().await {
-                Ok(fetched) => decided = fetched,
-                Err(_) => return,
-            },
+            () = wait_for_answer(&is_calling), if has_gap => {
+                decided = followed.fetch().await.map_err(text)?;
+                is_behind = false;
+                if followed.total < followed.known() {
+                    // The server no longer keeps the run.
+                    answer_rest(requests);
+                    return Ok(());
+                }
+                let total = followed.total;
+                for (_, done) in waiting.extract_if(.., |(request, _)| request.batches > total) {
+                    // About a run of the same name that the server no longer keeps.
+                    let _ = done.send(());
+                }
+            }
+            ended = wait_for_engine(&mut performing) => {
+                // It ends by itself only with the run.
+                performing = None;
+                if let Err(error) = ended {
+                    problem = cannot_work(&error);
+                }
+            }
             // The commands of this process can no longer be sent.
-            _ = &mut sending => return,
+            sent = &mut sending => return match sent {
+                Ok(Err(error)) => Err(error.to_string()),
+                Ok(Ok(())) => Ok(()),
+                Err(error) => Err(error.to_string()),
+            },
         }
         if !decided.is_empty() && problem.is_none() {
             // The engine's loop has ended when it has seen the end of the run.
@@ -364,7 +414,7 @@ async fn follow_run(
             let place = context.checkouts.join(run.to_string());
             // Best effort: an old one is removed when the worker starts.
             let _ = tokio::task::spawn_blocking(move || std::fs::remove_dir_all(place)).await;
-            return;
+            return Ok(());
         }
     }
 }
@@ -396,6 +446,19 @@ fn refuse(commands: &mpsc::UnboundedSender<SentCommand>, effect: &Effect, proble
     let at = adjutant_core::Timestamp::ZERO;
     // The sending task holds the other side.
     let _ = commands.send(SentCommand { at, wall_ms: wall_now(), command, answer: None });
+}
+
+/// Waits until the engine that performs the effects has ended; forever if there is none.
+async fn wait_for_engine(
+    performing: &mut Option<JoinHandle<Result<(), EngineError>>>,
+) -> Result<(), String> {
+    match performing {
+        Some(performing) => match performing.await {
+            Ok(result) => result.map_err(|error| whole(&error)),
+            Err(error) => Err(error.to_string()),
+        },
+        None => std::future::pending().await,
+    }
 }
 
 /// Waits a moment if a call is under way, whose answer may bring what is missing.

@@ -2,9 +2,15 @@
 //!
 //! Invariant: a stored [`Batch`] is never changed, so a copy of it is as good as the original.
 
+use std::convert::Infallible;
+
 use adjutant_core::{Command, Effect, RunId, SessionId, Timestamp};
 use adjutant_engine::portable::PortableBase;
 use adjutant_engine::{ControlRefusal, RecordedDecision};
+use bytes::Bytes;
+use restate_sdk::prelude::HandlerError;
+use restate_sdk::serde::PayloadMetadata;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// The service of runs: one virtual object per run.
@@ -179,6 +185,51 @@ pub struct LiveWorker {
     pub name: String,
     /// What it has.
     pub abilities: WorkerAbilities,
+}
+
+/// An argument of a handler that may come from a newer version. The SDK would refuse one that it cannot read for good;
+/// with this the handler fails for now, and the call waits until a newer worker takes it.
+pub(crate) struct Readable<T>(Result<T, String>);
+
+impl<T> Readable<T> {
+    /// Returns the argument.
+    pub(crate) fn read(self) -> Result<T, HandlerError> {
+        self.0.map_err(|reason| UnreadableInput { reason }.into())
+    }
+}
+
+/// This version does not understand an argument.
+#[derive(Debug, thiserror::Error)]
+#[error("this version of Adjutant does not understand the call: {reason}")]
+struct UnreadableInput {
+    reason: String,
+}
+
+impl<T: Serialize> restate_sdk::serde::Serialize for Readable<T> {
+    type Error = serde_json::Error;
+
+    fn serialize(&self) -> Result<Bytes, Self::Error> {
+        match &self.0 {
+            Ok(value) => serde_json::to_vec(value).map(Bytes::from),
+            Err(reason) => Err(serde::ser::Error::custom(reason)),
+        }
+    }
+}
+
+impl<T: DeserializeOwned> restate_sdk::serde::Deserialize for Readable<T> {
+    type Error = Infallible;
+
+    fn deserialize(bytes: &mut Bytes) -> Result<Self, Self::Error> {
+        Ok(Self(serde_json::from_slice(bytes).map_err(|error| error.to_string())))
+    }
+}
+
+impl<T> PayloadMetadata for Readable<T> {}
+
+impl<T> From<T> for Readable<T> {
+    fn from(value: T) -> Self {
+        Self(Ok(value))
+    }
 }
 
 /// Returns the session to which an effect belongs; `None` for questions, which a front end asks, and for the end.

@@ -25,8 +25,8 @@ use crate::object::RunObject;
 use crate::replica::{PerformerFactory, PerformerSetup, Replicas};
 use crate::store::ClusterStore;
 use crate::wire::{
-    CLUSTER_KEY, CLUSTER_SERVICE, Heartbeat, PerformRequest, RUN_SERVICE, WorkerAbilities,
-    worker_service,
+    CLUSTER_KEY, CLUSTER_SERVICE, Heartbeat, PerformRequest, RUN_SERVICE, Readable,
+    WorkerAbilities, worker_service,
 };
 
 /// The pause between two signs of life.
@@ -67,7 +67,7 @@ pub struct WorkerSetup {
     /// Where copies of users' checkouts are made.
     pub checkouts: PathBuf,
     /// How long a run that has ended is kept.
-    pub kept: Duration,
+    pub retention: Duration,
 }
 
 /// Why a worker cannot begin.
@@ -95,7 +95,7 @@ pub enum WorkerError {
         /// Its address.
         uri: String,
     },
-    /// The key of the server is none.
+    /// The identity key cannot be parsed.
     #[error("the key of the server cannot be used: {0}")]
     IdentityKey(String),
     /// A thread cannot be started.
@@ -119,7 +119,7 @@ impl Worker {
     pub async fn start(setup: WorkerSetup) -> Result<Self, WorkerError> {
         let WorkerSetup { name, listen, health, ingress, admin, identity_key, abilities, .. } =
             setup;
-        let WorkerSetup { factory, store, checkouts, kept, .. } = setup;
+        let WorkerSetup { factory, store, checkouts, retention, .. } = setup;
         let version = admin.version().await?;
         if !version.starts_with(SERVER_VERSION) {
             return Err(WorkerError::Version(version));
@@ -132,8 +132,8 @@ impl Worker {
             return Err(WorkerError::NameTaken { name, uri: known.uri.clone() });
         }
         let instance = format!("{name}-{}-{}", wall_now(), std::process::id());
-        remove_old_checkouts(&checkouts, kept);
-        let performers = PerformerSetup { factory, store: store.clone(), checkouts };
+        remove_old_checkouts(&checkouts, retention);
+        let performers = PerformerSetup { factory, store, checkouts };
         let replicas = Replicas::start(ingress.clone(), name.clone(), instance.clone(), performers);
         let replicas = replicas.map_err(WorkerError::Thread)?;
         let performing = replicas.performing();
@@ -151,10 +151,11 @@ impl Worker {
         };
         let worker_uri = serve(endpoint()?.bind(service).build(), listen, &stopped).await?;
         let cache = Arc::new(RunCache::default());
-        let runs = RunObject { ingress: ingress.clone(), cache, store, kept };
+        let runs = RunObject { ingress: ingress.clone(), cache, retention };
         let runs = endpoint()?.bind(runs).bind(ClusterObject).build();
-        // Any free port: another worker's handlers may be the registered ones.
-        let runs_uri = serve(runs, SocketAddr::new(listen.ip(), 0), &stopped).await?;
+        // An address of its own: another worker's handlers may be the registered ones.
+        let port = if listen.port() == 0 { 0 } else { listen.port().saturating_add(1) };
+        let runs_uri = serve(runs, SocketAddr::new(listen.ip(), port), &stopped).await?;
         match of_worker {
             Some(known) => admin.move_to(&known.deployment, &worker_uri).await?,
             None => admin.register(&worker_uri).await?,
@@ -196,7 +197,11 @@ impl Worker {
                 Err(_) => {
                     unanswered += 1;
                     // Tried again with the next sign of life.
-                    let _ = self.take_over_runs(unanswered >= UNANSWERED).await;
+                    let taken = self.take_over_runs(unanswered >= UNANSWERED).await;
+                    if taken.is_ok() && unanswered >= UNANSWERED {
+                        // The calls that wait now need time; another worker must not take the handlers back at once.
+                        unanswered = 0;
+                    }
                 }
             }
             if self.beat.is_leaving {
@@ -240,11 +245,11 @@ impl Worker {
 }
 
 /// Removes the checkouts of runs that the server no longer keeps.
-fn remove_old_checkouts(checkouts: &Path, kept: Duration) {
+fn remove_old_checkouts(checkouts: &Path, retention: Duration) {
     for entry in std::fs::read_dir(checkouts).into_iter().flatten().flatten() {
         let age = entry.metadata().and_then(|found| found.modified()).ok();
         let age = age.and_then(|time| time.elapsed().ok());
-        if age.is_some_and(|age| age > kept) {
+        if age.is_some_and(|age| age > retention) {
             // Best effort: what is left only takes up space.
             let _ = std::fs::remove_dir_all(entry.path());
         }
@@ -334,26 +339,27 @@ struct WorkerService {
 )]
 impl WorkerService {
     /// Performs an effect, and returns when it is no longer due.
-    #[handler]
+    #[handler(ingress_private = true)]
     async fn perform(
         &self,
         ctx: Context<'_>,
-        Json(mut request): Json<PerformRequest>,
+        request: Readable<PerformRequest>,
     ) -> Result<(), HandlerError> {
+        let mut request = request.read()?;
         if request.may_act() {
             // The journal remembers which process began it.
             let instance = self.instance.clone();
             let begun = ctx.run(|| async move { Ok(instance) }).name("begin").await?;
             request.is_repeated |= begun != self.instance;
         }
-        if self.replicas.perform(request).await { Ok(()) } else { Err(AskAgain.into()) }
+        Ok(self.replicas.perform(request).await.map_err(AskAgain)?)
     }
 }
 
 /// The run could not be followed; the server calls the handler again.
 #[derive(Debug, thiserror::Error)]
-#[error("the run could not be followed")]
-struct AskAgain;
+#[error("the run could not be followed: {0}")]
+struct AskAgain(String);
 
 /// [`WorkerService`] under the name of one worker. The SDK has no public way to choose a name at run time.
 struct NamedWorker {
@@ -382,7 +388,7 @@ impl Service for Dispatch {
     fn handle(&self, ctx: ContextInternal) -> Self::Future {
         let service = Arc::clone(&self.0);
         Box::pin(async move {
-            let (input, metadata) = ctx.input::<Json<PerformRequest>>().await;
+            let (input, metadata) = ctx.input::<Readable<PerformRequest>>().await;
             let result = service.perform((&ctx, metadata).into(), input).await;
             ctx.handle_handler_result(result);
             ctx.end();

@@ -149,7 +149,8 @@ impl RunDir {
     ///
     /// Only the process that created the directory or holds its lock may call this.
     pub(crate) fn remove_without_records(&self) -> Result<bool, FileError> {
-        let mine = [self.lock_path(), self.journal_path(), self.control_socket_path()];
+        let runtime = self.path.join(RUNTIME);
+        let mine = [self.lock_path(), self.journal_path(), self.control_socket_path(), runtime];
         for entry in std::fs::read_dir(&self.path).during("list", &self.path)? {
             let path = entry.during("list", &self.path)?.path();
             if self.has_records() || !mine.contains(&path) {

@@ -15,7 +15,7 @@ pub(crate) struct ClusterPlace {
     #[arg(long, env = "ADJUTANT_RUNTIME", value_name = "URL", hide_env_values = true)]
     pub(crate) runtime: String,
 
-    /// The admin address of the cluster [default: port 9070 of the first host].
+    /// The admin addresses of the cluster, separated by commas [default: port 9070 of each node].
     #[arg(long, value_name = "URL")]
     pub(crate) admin: Option<String>,
 }
@@ -30,7 +30,7 @@ pub(crate) struct ServeWorkerArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
 
-    /// The address at which the cluster reaches this worker; port 0 is any free one.
+    /// The address at which the cluster reaches this worker, which also uses the next port; port 0 is any free one.
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:0")]
     pub(crate) listen: SocketAddr,
 

@@ -67,7 +67,7 @@ pub(crate) fn run_dev(args: &DevArgs, home: Option<PathBuf>) -> Result<Exit, Fai
         let [ingress, admin] = [ports[0], ports[1]].map(|port| format!("http://127.0.0.1:{port}"));
         let nodes = Ingress::new(vec![ingress]);
         let began = Instant::now();
-        while nodes.check().await.is_err() || Admin::new(admin.clone()).version().await.is_err() {
+        while nodes.check().await.is_err() || Admin::new(vec![admin.clone()]).version().await.is_err() {
             programs.go_on(began, &place).await?;
         }
         let cluster = format!("restate://127.0.0.1:{}", ports[0]);

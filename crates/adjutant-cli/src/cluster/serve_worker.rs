@@ -40,6 +40,7 @@ pub(crate) fn run_serve_worker(
     given_home: Option<PathBuf>,
 ) -> Result<Exit, Failure> {
     let addresses = addresses(&args.place.runtime)?;
+    check_listen(args)?;
     let name = worker_name(args.name.as_deref())?;
     let home = settings::home(given_home)?;
     let admin = admin(&addresses, args.place.admin.as_deref())?;
@@ -67,7 +68,7 @@ pub(crate) fn run_serve_worker(
         }),
         store: store.map(Arc::new),
         checkouts,
-        kept: args.keep,
+        retention: args.keep,
     };
     runtime.block_on(async {
         let mut interrupt = signal(SignalKind::interrupt()).map_err(|it| failed("catch signals", it))?;
@@ -103,16 +104,36 @@ pub(crate) fn run_serve_worker(
     Ok(Exit::Completed)
 }
 
-/// Returns the admin address: the given one, or that of the first node.
-pub(crate) fn admin(ingress: &[String], given: Option<&str>) -> Result<String, Failure> {
-    if let Some(given) = given {
-        let is_address = given.starts_with("http://") && given.len() > "http://".len();
-        let wrong = || Failure::usage(format!("--admin: `{given}` is not http://HOST:PORT"));
-        return is_address.then(|| given.trim_end_matches('/').to_owned()).ok_or_else(wrong);
+/// Returns the admin addresses: the given ones, or those of the nodes.
+pub(crate) fn admin(ingress: &[String], given: Option<&str>) -> Result<Vec<String>, Failure> {
+    let Some(given) = given else {
+        let hosts = ingress.iter().filter_map(|node| node.rsplit_once(':'));
+        return Ok(hosts.map(|(host, _)| format!("{host}:{ADMIN_PORT}")).collect());
+    };
+    let is_address = |one: &&str| one.starts_with("http://") && one.len() > "http://".len();
+    let wrong = |one: &str| Failure::usage(format!("--admin: `{one}` is not http://HOST:PORT"));
+    let address = |one: &str| {
+        let address = one.trim_end_matches('/').to_owned();
+        Some(one).filter(is_address).map(|_| address).ok_or_else(|| wrong(one))
+    };
+    given.split(',').map(address).collect()
+}
+
+/// Refuses an address that other machines cannot use, and warns of one without protection.
+fn check_listen(args: &ServeWorkerArgs) -> Result<(), Failure> {
+    let ip = args.listen.ip();
+    if ip.is_unspecified() {
+        let text = format!("--listen: the cluster cannot reach the worker at {ip}");
+        return Err(Failure::usage(text)
+            .hint("Give the address of this machine in the network of the cluster."));
     }
-    let host = ingress.first().and_then(|first| first.rsplit_once(':'));
-    host.map(|(host, _)| format!("{host}:{ADMIN_PORT}"))
-        .ok_or_else(|| Failure::usage("--admin: give the admin address"))
+    if !ip.is_loopback() && args.identity_key.is_none() {
+        say(&format!(
+            "adjutant: without --identity-key, everyone who can reach {} can give this worker work",
+            args.listen
+        ));
+    }
+    Ok(())
 }
 
 fn explain(error: &WorkerError) -> Failure {

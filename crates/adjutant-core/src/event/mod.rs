@@ -601,6 +601,12 @@ impl Event {
         )
     }
 
+    /// Says whether a command of a person adds the event to the journal of a run that is not live. No run decides it.
+    #[must_use]
+    pub const fn is_added_afterwards(&self) -> bool {
+        matches!(self, Self::ResultMerged { .. } | Self::Undone { .. } | Self::ErrorFixed { .. })
+    }
+
     /// Says whether the event must be on disk before anything follows from it.
     #[must_use]
     pub const fn must_be_durable(&self) -> bool {

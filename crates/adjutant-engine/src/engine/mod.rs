@@ -41,6 +41,7 @@ use crate::ids::{IdSource, RandomSource, os_random};
 use crate::portable::PortableWork;
 use crate::remote::{
     FollowedRun, FollowerRole, RecordedDecision, RemoteOpening, RemoteRuntime, RunLink,
+    count_decided,
 };
 use crate::roster::AgentDefinition;
 use crate::runner::clock::{RunClock, WallClock, wall_now};
@@ -492,6 +493,10 @@ impl Engine {
         let outcome = match remote {
             None => runner.run(opening).await?,
             Some((runtime, opening)) => {
+                // First, so that the run is found again if this process is lost while the run starts there.
+                if let Some(folder) = &folder {
+                    folder.save_runtime(&runtime.address())?;
+                }
                 let link = match runtime.start(opening).await {
                     Ok(link) => link,
                     Err(problem) => {
@@ -500,9 +505,6 @@ impl Engine {
                         return Err(EngineError::Remote(problem));
                     }
                 };
-                if let Some(folder) = &folder {
-                    folder.save_runtime(&runtime.address())?;
-                }
                 runner.follow(FollowedRun::new(link, FollowerRole::FrontEnd, 0)).await?
             }
         };
@@ -581,7 +583,7 @@ impl Engine {
         for record in &records {
             runner.replay(record)?;
         }
-        let followed = FollowedRun::new(link, FollowerRole::FrontEnd, records.len() as u64);
+        let followed = FollowedRun::new(link, FollowerRole::FrontEnd, count_decided(&records));
         let outcome = runner.follow_on(followed).await?;
         folder.as_ref().map_or(Ok(()), |folder| folder.mark_continued(false))?;
         drop(lock);

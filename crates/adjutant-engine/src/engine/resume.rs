@@ -19,7 +19,7 @@ use crate::briefs::brief_builder::BriefBuilder;
 use crate::control::ControlListener;
 use crate::engine::storage::OpenRun;
 use crate::engine::{Engine, EngineError, FinishedRun, RunHost};
-use crate::remote::{FollowedRun, FollowerRole, RemoteOpening, RemoteRuntime};
+use crate::remote::{FollowedRun, FollowerRole, RemoteOpening, RemoteRuntime, count_decided};
 use crate::runner::clock::RunClock;
 use crate::runner::effects::writing::check_interrupted_writes;
 use crate::runner::{EffectContext, Runner};
@@ -161,7 +161,7 @@ impl Engine {
         let mut records: Vec<JournalRecord<Event>> = Vec::new();
         let opened = storage.reopen(run, |record| records.push(record))?;
         let OpenRun { id, folder, journal, durable, lock } = opened;
-        let (known, workdir) = (records.len() as u64, self.workdir.clone());
+        let (known, workdir) = (count_decided(&records), self.workdir.clone());
         let age = records.last().map_or(Timestamp::ZERO, |record| record.at);
         let rights = Rights::of(&self.policy);
         let agents =

@@ -110,11 +110,12 @@ impl Runner {
         let is_order =
             matches!(effect, Effect::Stop { .. } | Effect::StopModel { .. } | Effect::Close);
         let key = effect.key();
+        // Orders are carried out when the decision that they follow from is folded. Requests arrive in any order: a late
+        // one would stop what was begun since.
         if is_order || !self.in_flight.has(&key) {
-            let result = if is_order { self.perform(effect) } else { Ok(()) };
             // The runtime may have lost its connection, and asks again.
             let _ = done.send(());
-            return result;
+            return Ok(());
         }
         let RunAuthority::Remote(followed) = &mut self.authority else { return Ok(()) };
         let waiting = followed.awaited.entry(key).or_default();
