@@ -392,6 +392,8 @@ pub(crate) fn engine_failure(error: &EngineError) -> Failure {
         EngineError::Workspaces(_) => Failure::from_error(Exit::Usage, error).hint(
             "`adjutant doctor` says what this machine allows; without --write, agents only read and need no workspaces.",
         ),
+        EngineError::MissingTool(_) => Failure::from_error(Exit::Usage, error)
+            .hint("`adjutant doctor` lists the tools that commands see; --needs takes their names."),
         EngineError::Model { .. } => Failure::from_error(Exit::Usage, error)
             .hint("Choose an available model with --model, or set the key of this one."),
         EngineError::Context(_) => Failure::from_error(Exit::Refused, error)

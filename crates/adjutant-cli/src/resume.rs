@@ -7,6 +7,8 @@ use adjutant_core::schema::ReturnFormat;
 use adjutant_core::workspace::MergeRequest;
 use adjutant_core::{Policy, Preset, RunId, SessionId};
 use adjutant_engine::slash::{SlashCommands, builtin_agents};
+#[cfg(feature = "restate")]
+use adjutant_engine::toolchains::toolchain_names;
 use adjutant_engine::{
     Archive, ControlCommand, Engine, EngineSetup, Expiry, FinishedRun, LoadedJournal, ResumeInfo,
     ResumeRequest, RunFiles, RunLiveness, WorkspaceSetup,
@@ -484,6 +486,10 @@ pub(crate) fn worker_engine(
     let settings = Settings::load(&PolicyFlags { preset, ..PolicyFlags::default() }, &workdir)?;
     let flags = WorkspaceSetupFlags::default();
     let toolchains = Some(&settings.toolchains);
+    if let Some(terms) = &mut past.terms {
+        // Those of this machine, but for what the person switched off.
+        terms.toolchains = toolchain_names().map(str::to_owned).collect();
+    }
     let mut spaces = flags.setup_resumed(archive.path(), run, &past, toolchains, false)?;
     if let Some(checkout) = &checkout {
         // The copy lies in the state directory, which agents must not see otherwise.

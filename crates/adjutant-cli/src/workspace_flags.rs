@@ -37,6 +37,11 @@ pub(crate) struct WriteFlags {
     #[arg(long, value_name = "NAME")]
     pub(crate) worker: Option<String>,
 
+    /// A tool that commands need, such as cargo or go, as the lines `toolchain` of `adjutant doctor` name it; can be
+    /// repeated. The run does not start without it; on a cluster, agents go only to workers that have it. Needs --write.
+    #[arg(long, value_name = "TOOL")]
+    pub(crate) needs: Vec<String>,
+
     #[command(flatten)]
     pub(crate) terms: WorkspaceSetupFlags,
 }
@@ -98,9 +103,11 @@ impl WriteFlags {
         let verify = self.verify.as_ref().map(|_| "--verify");
         let keep = (!self.verify_keep.is_empty()).then_some("--verify-keep");
         let worker = self.worker.as_ref().map(|_| "--worker");
+        let needs = (!self.needs.is_empty()).then_some("--needs");
         let typed = verify
             .or(keep)
             .or(worker)
+            .or(needs)
             .or(self.terms.first_typed_flag())
             .or(merge.then_some("--merge"));
         match typed {
@@ -144,6 +151,7 @@ impl WriteFlags {
         let mut setup = default_setup(home);
         self.terms.add_to(&mut setup, tree)?;
         self.terms.find_toolchains(&mut setup, &settings.toolchains, settings.policy.policy())?;
+        setup.needed_tools.clone_from(&self.needs);
         warn_of_wide_root(tree);
         if setup.sandbox_off {
             say("adjutant: --sandbox=off: commands of agents run as you, with all your rights");

@@ -71,6 +71,9 @@ pub struct WorkspaceTerms {
     /// Whether a person switched off all toolchains.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub no_toolchains: bool,
+    /// The tools that commands need, such as `cargo`. Agents work only on machines whose commands see all of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub needed_tools: Vec<String>,
     /// The tools that commands see, with their versions, such as `cargo 1.95, python 3.11`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commands_see: Option<String>,

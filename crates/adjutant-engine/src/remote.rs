@@ -105,6 +105,9 @@ pub trait RemoteRuntime {
 
     /// Returns the address, which the run's directory keeps.
     fn address(&self) -> String;
+
+    /// Returns the tools that commands see on every machine there; `None` if that differs or is not known.
+    fn commands_see(&self) -> Option<String>;
 }
 
 /// What a process does for the run that it follows.

@@ -96,6 +96,11 @@ impl Ingress {
         Self { http: http_client(), addresses: addresses.into(), current: Arc::default() }
     }
 
+    /// Returns the same addresses for use in another runtime: connections belong to the one that opened them.
+    pub(crate) fn with_own_connections(&self) -> Self {
+        Self { http: http_client(), ..self.clone() }
+    }
+
     /// Returns the addresses, separated by commas.
     #[must_use]
     pub fn address(&self) -> String {

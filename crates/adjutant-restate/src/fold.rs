@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use adjutant_core::policy::WorkspaceSharing;
 use adjutant_core::tree::EffectsInFlight;
-use adjutant_core::{IllegalEvent, SessionId, Timestamp, Tree};
+use adjutant_core::{Event, IllegalEvent, SessionId, Timestamp, Tree};
 use tokio::sync::watch;
 
 use crate::client::{CallError, Ingress};
@@ -31,6 +31,8 @@ pub(crate) struct RunFold {
     pub(crate) placed: BTreeMap<SessionId, Option<String>>,
     /// The time of the last decision.
     pub(crate) latest: Timestamp,
+    /// The tools that commands of the run need.
+    pub(crate) needed_tools: Vec<String>,
     /// Whether the work is in a store, so that every worker can do every agent's.
     pub(crate) has_store: bool,
 }
@@ -41,6 +43,9 @@ impl RunFold {
         for decision in &batch.decisions {
             for event in &decision.events {
                 self.tree.evolve(decision.at, event)?;
+                if let Event::RunStarted { terms: Some(terms), .. } = event {
+                    self.needed_tools.clone_from(&terms.needed_tools);
+                }
             }
             self.tree.react(&decision.events, &mut self.in_flight);
             self.latest = self.latest.max(decision.at);

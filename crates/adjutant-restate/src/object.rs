@@ -21,8 +21,9 @@ use crate::cluster::ClusterObjectClient;
 use crate::fold::{RunCache, RunFold};
 use crate::store::ClusterStore;
 use crate::wire::{
-    Batch, BatchPage, BatchQuery, CLUSTER_KEY, LiveWorker, PerformRequest, Readable, RunHead,
-    RunInput, Submission, SubmissionResult, TimedCommand, session_of, worker_service,
+    AgentNeeds, Batch, BatchPage, BatchQuery, CLUSTER_KEY, LiveWorker, PerformRequest, Readable,
+    RunHead, RunInput, Submission, SubmissionResult, TimedCommand, provider_of, session_of,
+    worker_service,
 };
 
 /// The most batches of one page.
@@ -408,8 +409,8 @@ impl RequestedWork {
 /// Gives each session to a live worker.
 ///
 /// The workspace of a child is made from that of its parent, so it is with the same worker. Other agents that write need
-/// a store to be spread. Of the workers that can ask the agent's model, the one with the fewest sessions of the run gets
-/// it; if none can, any worker does, and says what it lacks.
+/// a store to be spread. Of the workers that have what the agent needs, the one with the fewest sessions of the run gets
+/// it. If none has its model, any worker gets it, and says so; if none has the tools, it waits.
 fn place(
     fold: &RunFold,
     sessions: &BTreeSet<SessionId>,
@@ -442,16 +443,18 @@ fn place(
             let others = placed.values().flatten().find(|name| live(name));
             others.filter(|_| writers_stay).cloned()
         };
-        let provider = node.and_then(|node| node.model.as_ref()).and_then(|model| {
-            model.name.split_once(['/', ':']).map(|(provider, _)| provider.to_owned())
-        });
-        let can_ask = |worker: &&LiveWorker| {
-            let known = &worker.abilities.providers;
-            provider.as_ref().is_none_or(|provider| known.contains(provider))
-                && (!writes || worker.abilities.sandbox.is_some())
+        let model = node.and_then(|node| node.model.as_ref());
+        let needs = AgentNeeds {
+            provider: model.and_then(|model| provider_of(&model.name)),
+            tools: fold.needed_tools.clone(),
+            sandbox: writes,
         };
-        let able: Vec<&LiveWorker> = workers.iter().filter(can_ask).collect();
-        let able = if able.is_empty() { workers.iter().collect() } else { able };
+        let has_tools = |worker: &&LiveWorker| {
+            needs.tools.iter().all(|tool| worker.abilities.tools.contains(tool))
+        };
+        let is_able = |worker: &&LiveWorker| worker.abilities.lacking(&needs).is_none();
+        let able: Vec<&LiveWorker> = workers.iter().filter(is_able).collect();
+        let able = if able.is_empty() { workers.iter().filter(has_tools).collect() } else { able };
         let start = turn % able.len().max(1);
         let in_turn = able.iter().cycle().skip(start).take(able.len());
         let least = in_turn.min_by_key(|worker| loads.get(worker.name.as_str()).copied());
@@ -495,6 +498,19 @@ mod tests {
     fn without_a_worker_a_session_waits() {
         let placed = place(&RunFold::default(), &sessions(1), &[]);
         assert_eq!(placed.iter().filter(|(_, worker)| worker.is_none()).count(), 1);
+    }
+
+    #[test]
+    fn a_session_goes_only_to_a_worker_that_has_the_tools() {
+        let mut two = workers(&["one", "two"]);
+        two[1].abilities.tools = vec!["cargo".to_owned()];
+        let mut fold = RunFold { needed_tools: vec!["cargo".to_owned()], ..RunFold::default() };
+        let names = |fold: &RunFold| -> BTreeSet<Option<String>> {
+            place(fold, &sessions(4), &two).into_iter().map(|(_, worker)| worker).collect()
+        };
+        assert_eq!(names(&fold), BTreeSet::from([Some("two".to_owned())]));
+        fold.needed_tools.push("go".to_owned());
+        assert_eq!(names(&fold), BTreeSet::from([None]), "no worker has both");
     }
 
     #[test]

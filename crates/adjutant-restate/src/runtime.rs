@@ -1,9 +1,11 @@
 //! The cluster as the runtime of a front end: starts runs there and follows them.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use adjutant_core::policy::WorkspaceSharing;
 use adjutant_core::{Command, Rights, RunId, WriteScope};
 use adjutant_engine::portable::{StoreError, store_base};
 use adjutant_engine::{LinkFuture, RemoteOpening, RemoteRuntime, RunLink};
@@ -12,7 +14,9 @@ use tokio::sync::mpsc;
 use crate::client::{CallError, Ingress};
 use crate::link::{CommandSender, UserSide, link, mirror};
 use crate::store::ClusterStore;
-use crate::wire::{LiveWorker, RunInput, StoredBase, Submission, TimedCommand};
+use crate::wire::{
+    AgentNeeds, LiveWorker, RunInput, StoredBase, Submission, TimedCommand, provider_of,
+};
 
 /// How long the start of a run waits for a live worker.
 const WORKER_WAIT: Duration = Duration::from_secs(3);
@@ -20,17 +24,21 @@ const WORKER_WAIT: Duration = Duration::from_secs(3);
 /// The pause between two looks at the workers.
 const WORKER_PAUSE: Duration = Duration::from_millis(200);
 
+/// How long a question about the tools of the workers may take. A run can start without the answer.
+const TOOLS_WAIT: Duration = Duration::from_secs(2);
+
 /// A cluster on which a front end starts and follows runs.
 pub struct ClusterRuntime {
     ingress: Ingress,
     state: PathBuf,
+    commands_see: OnceLock<Option<String>>,
 }
 
 impl ClusterRuntime {
     /// Uses the cluster with this ingress. `state` is a directory of the user.
     #[must_use]
     pub const fn new(ingress: Ingress, state: PathBuf) -> Self {
-        Self { ingress, state }
+        Self { ingress, state, commands_see: OnceLock::new() }
     }
 }
 
@@ -40,6 +48,7 @@ impl RemoteRuntime for ClusterRuntime {
         Box::pin(async move {
             ingress.check().await.map_err(|error| error.to_string())?;
             let workers = live_workers(&ingress).await.map_err(|error| explain(&error))?;
+            needs_of(&opening.commands).iter().try_for_each(|needs| find_able(&workers, needs))?;
             let base = store_state(&opening, &state, &workers).await?;
             let RemoteOpening { run, commands, wall_ms, workdir, .. } = opening;
             let input = RunInput::Open { commands, base };
@@ -87,6 +96,27 @@ impl RemoteRuntime for ClusterRuntime {
             all + separator + host
         })
     }
+
+    fn commands_see(&self) -> Option<String> {
+        let ask = || {
+            // The caller is no async function, and may be inside a runtime, where waiting is not allowed.
+            let ingress = self.ingress.with_own_connections();
+            let workers = std::thread::spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+                let asked = async { tokio::time::timeout(TOOLS_WAIT, ingress.workers()).await };
+                runtime.ok()?.block_on(asked).ok()?.ok()
+            });
+            common_tools(&workers.join().ok().flatten()?)
+        };
+        self.commands_see.get_or_init(ask).clone()
+    }
+}
+
+/// Returns what commands see with each of the workers that take agents which run commands, if it is the same.
+fn common_tools(workers: &[LiveWorker]) -> Option<String> {
+    let mut able = workers.iter().map(|it| &it.abilities).filter(|it| it.sandbox.is_some());
+    let first = able.next()?.commands_see.clone();
+    first.filter(|first| able.all(|other| other.commands_see.as_ref() == Some(first)))
 }
 
 fn explain(error: &CallError) -> String {
@@ -113,6 +143,36 @@ async fn live_workers(ingress: &Ingress) -> Result<Vec<LiveWorker>, CallError> {
         }
         tokio::time::sleep(WORKER_PAUSE).await;
     }
+}
+
+/// Returns what the first agents of a run need.
+fn needs_of(commands: &[Command]) -> Vec<AgentNeeds> {
+    let mut base = AgentNeeds::default();
+    let mut models: BTreeSet<&str> = BTreeSet::new();
+    for command in commands {
+        if let Command::Begin { policy, terms, model, .. } = command {
+            base.sandbox = policy.workspace == WorkspaceSharing::Own && !policy.in_place;
+            base.tools = terms.iter().flat_map(|it| it.needed_tools.iter().cloned()).collect();
+            models.extend(model.iter().map(|it| it.name.as_str()));
+        } else if let Command::Delegate { tasks, .. } = command {
+            let named = tasks.iter().filter_map(|task| task.brief.model.as_ref());
+            models.extend(named.map(|it| it.name.as_str()));
+        }
+    }
+    let with = |model: &str| AgentNeeds { provider: provider_of(model), ..base.clone() };
+    let mut all: Vec<AgentNeeds> = models.into_iter().map(with).collect();
+    all.push(base);
+    all
+}
+
+/// Refuses an agent whose work no live worker can do, and says what each of them lacks.
+fn find_able(workers: &[LiveWorker], needs: &AgentNeeds) -> Result<(), String> {
+    let mut lacks = Vec::new();
+    for worker in workers {
+        let Some(lacking) = worker.abilities.lacking(needs) else { return Ok(()) };
+        lacks.push(format!("{} lacks {lacking}", worker.name));
+    }
+    Err(format!("no worker of the cluster can do the work: {}", lacks.join("; ")))
 }
 
 /// Puts the state of the user's checkout into the store that the workers use; `None` if they use none.
@@ -190,4 +250,77 @@ fn connect(ingress: Ingress, user: UserSide, wall_ms: u64) -> RunLink {
     });
     tokio::spawn(mirror(ingress, user, ends.updates));
     link
+}
+
+#[cfg(test)]
+mod tests {
+    use adjutant_core::{LayeredPolicy, ModelSpec, Preset, workspace::WorkspaceTerms};
+
+    use super::*;
+    use crate::wire::WorkerAbilities;
+
+    #[test]
+    fn work_that_no_worker_can_do_is_refused_with_what_each_lacks() {
+        let abilities = |providers: &[&str], tools: &[&str], sandbox: bool| WorkerAbilities {
+            providers: providers.iter().map(|&it| it.to_owned()).collect(),
+            tools: tools.iter().map(|&it| it.to_owned()).collect(),
+            sandbox: sandbox.then(|| "namespaces".to_owned()),
+            ..WorkerAbilities::default()
+        };
+        let worker = |name: &str, abilities| LiveWorker { name: name.to_owned(), abilities };
+        let workers = [
+            worker("east", abilities(&["openai"], &["cargo"], false)),
+            worker("west", abilities(&["anthropic"], &["cargo"], true)),
+        ];
+        for (model, tools, writes, refusal) in [
+            ("anthropic/one", &["cargo"][..], true, None),
+            ("openai/two", &[], false, None),
+            (
+                "openai/two",
+                &[],
+                true,
+                Some(
+                    "east lacks a sandbox, which agents that write need; west lacks a key for models of openai",
+                ),
+            ),
+            (
+                "anthropic/one",
+                &["go"],
+                true,
+                Some("east lacks a key for models of anthropic; west lacks the tool go"),
+            ),
+        ] {
+            let needs = needs_of(&[begin(model, tools, writes)]);
+            let judged = needs.iter().try_for_each(|needs| find_able(&workers, needs));
+            let refusal =
+                refusal.map(|it| format!("no worker of the cluster can do the work: {it}"));
+            assert_eq!(judged.err(), refusal, "{model} {tools:?} {writes}");
+        }
+    }
+
+    fn begin(model: &str, tools: &[&str], writes: bool) -> Command {
+        let mut policy = LayeredPolicy::new(Preset::Scout).into_policy();
+        if writes {
+            policy.workspace = WorkspaceSharing::Own;
+        }
+        let needed_tools = tools.iter().map(|&it| it.to_owned()).collect();
+        Command::Begin {
+            run: RunId::new(1_700_000_000, [10; 6]),
+            agent: adjutant_core::AgentName::new("delegate"),
+            goal: String::new(),
+            workdir: "/".to_owned(),
+            policy: Box::new(policy),
+            version: "0".to_owned(),
+            model: Some(ModelSpec {
+                name: model.to_owned(),
+                window: 100_000,
+                max_output: 4_000,
+                price: None,
+                effort: None,
+            }),
+            terms: Some(Box::new(WorkspaceTerms { needed_tools, ..WorkspaceTerms::default() })),
+            base_depth: 0,
+            environment: None,
+        }
+    }
 }

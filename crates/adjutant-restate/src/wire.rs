@@ -3,6 +3,7 @@
 //! Invariant: a stored [`Batch`] is never changed, so a copy of it is as good as the original.
 
 use std::convert::Infallible;
+use std::fmt;
 
 use adjutant_core::{Command, Effect, RunId, SessionId, Timestamp};
 use adjutant_engine::portable::PortableBase;
@@ -170,12 +171,68 @@ pub struct WorkerAbilities {
     /// The toolchains that commands of agents see.
     #[serde(default)]
     pub toolchains: Vec<String>,
+    /// The tools that commands see, such as `cargo`.
+    #[serde(default)]
+    pub tools: Vec<String>,
+    /// The same with versions, as agents are told, such as `cargo 1.95, python 3.11`.
+    #[serde(default)]
+    pub commands_see: Option<String>,
     /// The providers of models that it can ask.
     #[serde(default)]
     pub providers: Vec<String>,
     /// The store in which it keeps work; `None` if it works in directories that all machines share.
     #[serde(default)]
     pub store: Option<String>,
+}
+
+impl WorkerAbilities {
+    /// Returns what an agent needs and this worker lacks.
+    pub(crate) fn lacking(&self, needs: &AgentNeeds) -> Option<Lacking> {
+        let provider = needs.provider.as_ref().filter(|it| !self.providers.contains(it));
+        let tool = || needs.tools.iter().find(|it| !self.tools.contains(it));
+        let sandbox = needs.sandbox && self.sandbox.is_none();
+        let provider = provider.cloned().map(Lacking::Provider);
+        provider
+            .or_else(|| tool().cloned().map(Lacking::Tool))
+            .or_else(|| sandbox.then_some(Lacking::Sandbox))
+    }
+}
+
+/// What a worker must have to do the work of an agent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct AgentNeeds {
+    /// The provider of its model, if its name says it.
+    pub(crate) provider: Option<String>,
+    /// The tools that its commands need.
+    pub(crate) tools: Vec<String>,
+    /// Whether it writes, or runs commands.
+    pub(crate) sandbox: bool,
+}
+
+/// Something that a worker does not have.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Lacking {
+    /// A key for this provider of models.
+    Provider(String),
+    /// A tool.
+    Tool(String),
+    /// A sandbox.
+    Sandbox,
+}
+
+impl fmt::Display for Lacking {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Provider(provider) => write!(f, "a key for models of {provider}"),
+            Self::Tool(tool) => write!(f, "the tool {tool}"),
+            Self::Sandbox => f.write_str("a sandbox, which agents that write need"),
+        }
+    }
+}
+
+/// Returns the provider in the name of a model.
+pub(crate) fn provider_of(model: &str) -> Option<String> {
+    model.split_once(['/', ':']).map(|(provider, _)| provider.to_owned())
 }
 
 /// A live worker.

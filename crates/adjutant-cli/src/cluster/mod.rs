@@ -47,7 +47,8 @@ pub(crate) fn run_cluster(
 
 /// Describes a worker and what it has, in lines for a terminal.
 fn describe(name: &str, abilities: &WorkerAbilities) -> String {
-    let WorkerAbilities { version, host, sandbox, toolchains, providers, store } = abilities;
+    let WorkerAbilities { version, host, sandbox, toolchains, tools, providers, store, .. } =
+        abilities;
     let list = |items: &[String]| {
         if items.is_empty() { "none".to_owned() } else { items.join(", ") }
     };
@@ -58,6 +59,7 @@ fn describe(name: &str, abilities: &WorkerAbilities) -> String {
             sandbox.as_deref().unwrap_or("none: takes no agents that write")
         ),
         format!("  toolchains  {}", list(toolchains)),
+        format!("  tools       {}", list(tools)),
         format!("  models of   {}", list(providers)),
         format!("  store       {}", store.as_deref().unwrap_or("none: shared directories")),
     ];

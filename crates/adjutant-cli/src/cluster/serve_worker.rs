@@ -186,6 +186,8 @@ fn abilities(home: &Path, store: Option<&ClusterStore>) -> Result<WorkerAbilitie
         host: host_name(),
         sandbox: machine.sandbox.ok().map(|(level, _)| level),
         toolchains: setup.toolchains.iter().map(|it| it.name.to_owned()).collect(),
+        tools: setup.tool_names(),
+        commands_see: setup.commands_see(),
         providers,
         store: store.map(|store| store.address().to_owned()),
     })

@@ -71,6 +71,9 @@ pub enum EngineError {
     /// Agents that write cannot get workspaces.
     #[error("cannot create workspaces: {0}")]
     Workspaces(String),
+    /// Commands do not see a tool that the run needs.
+    #[error("the run needs the tool {0}, which is not among the toolchains of this machine")]
+    MissingTool(String),
     /// The runtime that decides the run cannot be reached or refused it. The run may go on there.
     #[error("{0}")]
     Remote(String),

@@ -342,6 +342,9 @@ impl Engine {
         }
         let missing = || EngineError::Workspaces("no directory for workspaces is set".to_owned());
         let mut setup = self.spaces.clone().ok_or_else(missing)?;
+        if let Some(tool) = setup.missing_tool().filter(|_| self.runtime.is_none()) {
+            return Err(EngineError::MissingTool(tool.to_owned()));
+        }
         setup.bounds.disk_bytes = self.policy.workspace_bytes;
         setup.bounds.entries = self.policy.workspace_entries;
         setup.disk_bytes = Some(self.policy.disk_bytes);
@@ -356,7 +359,13 @@ impl Engine {
 
     /// Returns the workspace settings to record, if agents have their own workspaces.
     pub(crate) fn terms(&self) -> Option<WorkspaceTerms> {
-        self.spaces.as_ref().filter(|_| self.gives_spaces()).map(WorkspaceSetup::terms)
+        let mut terms = self.spaces.as_ref().filter(|_| self.gives_spaces())?.terms();
+        if let Some(runtime) = &self.runtime {
+            // Commands see the toolchains of the machine on which they run.
+            terms.toolchains.clear();
+            terms.commands_see = runtime.commands_see();
+        }
+        Some(terms)
     }
 
     /// Sets the slash commands that a task's prompt may begin with.

@@ -31,6 +31,7 @@ impl WorkspaceSetup {
                 .collect(),
             toolchains_off: self.toolchains_off.clone(),
             no_toolchains: self.no_toolchains,
+            needed_tools: self.needed_tools.clone(),
             commands_see: self.commands_see(),
             merge: self.merge,
             verify: self.verify.clone(),
@@ -52,6 +53,7 @@ impl WorkspaceSetup {
                 self.toolchains_off.push(name.clone());
             }
         }
+        self.needed_tools.clone_from(&terms.needed_tools);
         self.verify.clone_from(&terms.verify);
         // If the directory was replaced by a symbolic link, the link's author would choose what commands can read.
         let is_same = |path: &Path| path.canonicalize().is_ok_and(|now| now == path);

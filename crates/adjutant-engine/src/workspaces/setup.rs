@@ -2,6 +2,7 @@
 //!
 //! Start at [`WorkspaceSetup::open`]. [`WorkspaceSetup::sweep`] cleans up workspaces that crashes left behind.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -47,6 +48,8 @@ pub struct WorkspaceSetup {
     pub toolchains_off: Vec<String>,
     /// Whether a person switched off all toolchains.
     pub no_toolchains: bool,
+    /// The tools that commands need. Without one of them no workspace is made.
+    pub needed_tools: Vec<String>,
     /// The person's home directory: commands see a private directory at its path.
     pub home: Option<PathBuf>,
     /// Further directories that are hidden from commands.
@@ -83,6 +86,7 @@ impl WorkspaceSetup {
             home: None,
             toolchains_off: Vec::new(),
             no_toolchains: false,
+            needed_tools: Vec::new(),
             hidden: Vec::new(),
             config: None,
             read_only: Vec::new(),
@@ -98,6 +102,20 @@ impl WorkspaceSetup {
     #[must_use]
     pub fn commands_see(&self) -> Option<String> {
         (!self.sandbox_off).then(|| tool_summary(&self.toolchains)).flatten()
+    }
+
+    /// Returns the names of the tools that commands see.
+    #[must_use]
+    pub fn tool_names(&self) -> Vec<String> {
+        let tools = self.toolchains.iter().flat_map(|it| &it.tools);
+        let names: BTreeSet<String> = tools.map(|tool| tool.name.clone()).collect();
+        names.into_iter().collect()
+    }
+
+    /// Returns the first needed tool that commands do not see.
+    pub(crate) fn missing_tool(&self) -> Option<&str> {
+        let seen = self.tool_names();
+        self.needed_tools.iter().find(|needed| !seen.contains(needed)).map(String::as_str)
     }
 
     /// Says to commands that miss a tool what would make it available.

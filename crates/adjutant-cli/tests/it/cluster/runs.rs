@@ -4,6 +4,7 @@ use adjutant_testkit::fake::{Api, Script};
 use rustix::process::Signal;
 
 use crate::cluster::node::{Cluster, server, until};
+use crate::support::repository::Repo;
 use crate::support::rig::Rig;
 use crate::support::server::Server;
 
@@ -54,6 +55,29 @@ fn without_a_worker_or_a_server_the_message_says_what_to_start() {
     assert_eq!(gone.code, 1, "{gone}");
     assert!(gone.stderr.contains("no Restate server answers"), "{gone}");
     assert_eq!(rig.runs(), Vec::<String>::new(), "a run that did not begin leaves nothing");
+}
+
+#[test]
+fn work_that_needs_a_tool_which_no_worker_has_is_refused() {
+    let Some(server) = server() else { return };
+    let repo = Repo::new();
+    let rig = &repo.rig;
+    std::fs::write(rig.path().join("script.toml"), READERS).unwrap();
+    let mut cluster = Cluster::start(rig, server);
+    cluster.start_worker("one", None);
+    let runtime = cluster.runtime();
+    let delegate = |tool| {
+        let args = ["-t", "a=Look", "--write", "--needs", tool, "--runtime", &runtime];
+        rig.delegating(&args).run()
+    };
+    let refused = delegate("no-such-tool");
+    assert_eq!(refused.code, 1, "{refused}");
+    let said = "no worker of the cluster can do the work: one lacks the tool no-such-tool";
+    assert!(refused.stderr.contains(said), "{refused}");
+    assert_eq!(rig.runs(), Vec::<String>::new(), "nothing began");
+    // Perl is on every machine that has git.
+    let done = delegate("perl");
+    assert_eq!(done.code, 0, "{done}");
 }
 
 #[test]

@@ -61,3 +61,16 @@ fn a_git_directory_cannot_be_included_as_an_ignored_folder() {
     }
     assert_eq!(repo.rig.runs(), Vec::<String>::new(), "nothing began");
 }
+
+#[test]
+fn a_run_does_not_start_without_a_tool_that_it_needs() {
+    let repo = repository();
+    let out = delegate(&repo, &["--needs", "perl", "--needs", "no-such-tool"]);
+    assert_eq!(out.code, 2, "{out}");
+    let said =
+        "the run needs the tool no-such-tool, which is not among the toolchains of this machine";
+    assert!(out.stderr.contains(said), "{out}");
+    assert_eq!(repo.rig.runs(), Vec::<String>::new(), "nothing began");
+    // Perl is on every machine that has git.
+    assert_eq!(delegate(&repo, &["--needs", "perl"]).code, 0);
+}

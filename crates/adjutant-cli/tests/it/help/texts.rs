@@ -255,6 +255,11 @@ fn the_help_of_delegate_teaches_by_example() {
                   your configuration. It runs in the sandbox, and every model call it makes counts against
                   the budget. `adjutant workers` lists what is installed. Needs --write
 
+              --needs <TOOL>
+                  A tool that commands need, such as cargo or go, as the lines `toolchain` of `adjutant
+                  doctor` name it; can be repeated. The run does not start without it; on a cluster, agents
+                  go only to workers that have it. Needs --write
+
               --include-ignored <DIR>
                   A git-ignored directory to include in workspaces, such as target or node_modules; can be
                   repeated
