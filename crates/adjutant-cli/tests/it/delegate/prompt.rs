@@ -213,9 +213,10 @@ fn yes_up_to_an_amount_starts_further_calls_of_the_run_without_asking() {
     terminal.types("u\r").wait_for("how many dollars?").types("-3\r").wait_for("above zero");
     // Two more calls of 15 cents each do not fit, one does.
     terminal.types("yes up to 0.20\r").wait_for("[three]");
-    terminal.wait_for("Start? [y]es");
-    let screen = terminal.screen();
-    assert!(screen.contains("exceeds the $0.20 for automatic approval"), "{screen}");
+    terminal.wait_until("the second question", |screen| {
+        let (_, after) = screen.split_once("[three]").unwrap_or_default();
+        after.contains("exceeds the $0.20 for automatic approval") && after.contains("Start? [y]es")
+    });
     assert_eq!(terminal.types("y\r").finish(), 0, "{}", terminal.screen());
     let events = rig.events(&rig.only_run());
     let of = |kind: &str| events.iter().filter(|event| event["type"] == kind).collect::<Vec<_>>();

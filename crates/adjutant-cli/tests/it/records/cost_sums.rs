@@ -78,7 +78,7 @@ error: invalid value 'yesterday' for '--since <WHEN>': expected a length of time
 For more information, try '--help'.
 [exit 2]
 ");
-    for wrong in ["", "d", "0d", "-1d", "7", "7m", "1.5d", "2026-13-01", "2026-02-30", "７d", "7d "]
+    for wrong in ["", "d", "0d", "-1d", "7", "7y", "1.5d", "2026-13-01", "2026-02-30", "７d", "7d "]
     {
         let out = rig.run(["cost", &format!("--since={wrong}")]);
         assert_eq!(out.code, 2, "{wrong}: {out}");

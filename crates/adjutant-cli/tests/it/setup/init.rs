@@ -198,7 +198,7 @@ fn an_existing_file_stays_as_it_is_and_the_lines_to_add_are_shown() {
     fs::create_dir_all(config(&rig).parent().unwrap()).unwrap();
     let own = format!("[providers.mine]\nbase_url = \"{url}\"\n");
     fs::write(config(&rig), &own).unwrap();
-    let mut terminal = Terminal::start(&rig, 100, &[("OLLAMA_BASE_URL", NOWHERE)], &["init"]);
+    let mut terminal = Terminal::start(&rig, 160, &[("OLLAMA_BASE_URL", NOWHERE)], &["init"]);
     terminal.wait_for("exists and stays as it is").wait_for("Number:");
     let mine = number(&terminal, "mine: qwen3");
     // A key could not be stored, so the person is told where to put it.
