@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,6 +22,8 @@ use tokio::runtime::Runtime;
 pub struct ClusterStore {
     address: String,
     objects: Arc<dyn ObjectStore>,
+    /// The directory of a store of files.
+    directory: Option<StoreDirectory>,
     /// Calls of the store block, so they have a runtime of their own.
     runtime: Option<Runtime>,
 }
@@ -30,13 +33,13 @@ impl ClusterStore {
     /// the usual `AWS_` variables. The directory must exist: a missing mount must not look like an empty store.
     pub fn open(address: &str) -> Result<Self, StoreError> {
         let failed = |text: String| StoreError::Failed(format!("the store {address}: {text}"));
+        let mut store_directory = None;
         let objects: Arc<dyn ObjectStore> = match address.split_once("://") {
-            Some(("file", directory)) => {
-                let directory = PathBuf::from(directory);
-                if !directory.is_absolute() || !directory.is_dir() {
-                    return Err(failed("is no directory of this machine".to_owned()));
-                }
-                let files = LocalFileSystem::new_with_prefix(directory);
+            Some(("file", path)) => {
+                let directory = StoreDirectory::open(Path::new(path));
+                let missing = || failed("is not a directory of this machine".to_owned());
+                store_directory = Some(directory.ok_or_else(missing)?);
+                let files = LocalFileSystem::new_with_prefix(path);
                 let files = files.map_err(|error| failed(error.to_string()))?;
                 Arc::new(files.with_automatic_cleanup(true))
             }
@@ -60,7 +63,12 @@ impl ClusterStore {
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.worker_threads(1).enable_all().build();
         let runtime = runtime.map_err(|error| failed(error.to_string()))?;
-        Ok(Self { address: address.to_owned(), objects, runtime: Some(runtime) })
+        Ok(Self {
+            address: address.to_owned(),
+            objects,
+            directory: store_directory,
+            runtime: Some(runtime),
+        })
     }
 
     /// Returns the address.
@@ -70,6 +78,9 @@ impl ClusterStore {
     }
 
     fn wait<T>(&self, call: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+        if self.directory.as_ref().is_some_and(|directory| !directory.is_there()) {
+            return Err(self.unavailable(&"its directory is missing or was replaced"));
+        }
         match &self.runtime {
             Some(runtime) => runtime.block_on(call),
             None => Err(StoreError::Unavailable("it is being closed".to_owned())),
@@ -78,6 +89,32 @@ impl ClusterStore {
 
     fn unavailable(&self, error: &dyn fmt::Display) -> StoreError {
         StoreError::Unavailable(format!("{}: {error}", self.address))
+    }
+}
+
+/// The directory of a store, as it was when it was opened.
+///
+/// If its file system is unmounted, another directory or none is at the path. Writing there would make a second store
+/// that lacks the work of the first.
+struct StoreDirectory {
+    path: PathBuf,
+    /// The device and the inode.
+    identity: (u64, u64),
+}
+
+impl StoreDirectory {
+    fn open(path: &Path) -> Option<Self> {
+        let identity = Self::identity_of(path).filter(|_| path.is_absolute())?;
+        Some(Self { path: path.to_owned(), identity })
+    }
+
+    fn is_there(&self) -> bool {
+        Self::identity_of(&self.path) == Some(self.identity)
+    }
+
+    fn identity_of(path: &Path) -> Option<(u64, u64)> {
+        let found = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_dir)?;
+        Some((found.dev(), found.ino()))
     }
 }
 
@@ -192,6 +229,25 @@ mod tests {
         store.remove_all("runs/a")?;
         assert_eq!(store.list("runs/a/b")?, Vec::<String>::new());
         store.remove("runs/a/base")
+    }
+
+    #[test]
+    fn a_directory_that_was_replaced_is_not_written() -> Result<(), StoreError> {
+        let failed = |error: std::io::Error| StoreError::Failed(error.to_string());
+        let place = tempfile::tempdir().map_err(failed)?;
+        let (directory, away) = (place.path().join("store"), place.path().join("away"));
+        let file = place.path().join("file");
+        std::fs::create_dir(&directory).map_err(failed)?;
+        std::fs::write(&file, "work").map_err(failed)?;
+        let store = ClusterStore::open(&format!("file://{}", directory.display()))?;
+        std::fs::rename(&directory, &away).map_err(failed)?;
+        assert!(matches!(store.put("runs/a/base", &file), Err(StoreError::Unavailable(_))));
+        assert!(!directory.exists(), "no second store is made");
+        std::fs::create_dir(&directory).map_err(failed)?;
+        assert!(matches!(store.list("runs/a"), Err(StoreError::Unavailable(_))));
+        std::fs::remove_dir(&directory).map_err(failed)?;
+        std::fs::rename(&away, &directory).map_err(failed)?;
+        store.put("runs/a/base", &file)
     }
 
     #[test]
