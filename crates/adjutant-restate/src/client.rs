@@ -11,7 +11,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Value, json};
 
 use crate::wire::{
@@ -38,6 +38,14 @@ pub enum CallError {
     /// Nothing answers at the address.
     #[error("no Restate server answers at {address}: {reason}")]
     Unreachable {
+        /// The address.
+        address: String,
+        /// Why.
+        reason: String,
+    },
+    /// Nothing answers at an admin address.
+    #[error("no Restate server answers at the admin address {address}: {reason}")]
+    AdminUnreachable {
         /// The address.
         address: String,
         /// Why.
@@ -73,7 +81,7 @@ impl CallError {
     /// Returns whether the same call may succeed later.
     const fn is_passing(&self) -> bool {
         match self {
-            Self::Unreachable { .. } => true,
+            Self::Unreachable { .. } | Self::AdminUnreachable { .. } => true,
             Self::Status { status, .. } => *status >= 500 || *status == 429 || *status == 408,
             Self::NoWorker { .. } | Self::Unreadable { .. } => false,
         }
@@ -200,6 +208,19 @@ impl Ingress {
         self.call_until_done((RUN_SERVICE, run, "submit"), submission, Some(once)).await
     }
 
+    /// Submits an input to a run after a delay, which the server measures. With the same `once` it takes effect once.
+    pub(crate) async fn submit_later(
+        &self,
+        run: &str,
+        submission: &Submission,
+        delay: Duration,
+        once: &str,
+    ) -> Result<(), CallError> {
+        let handler = format!("submit/send?delay={}ms", delay.as_millis());
+        let target = (RUN_SERVICE, run, handler.as_str());
+        self.call_until_done::<IgnoredAny>(target, submission, Some(once)).await.map(drop)
+    }
+
     /// Returns the batches of a run from a number on, at most one page of them.
     pub(crate) async fn batches(
         &self,
@@ -319,20 +340,16 @@ impl Admin {
             let address = self.addresses.get(current).cloned().unwrap_or_default();
             let (method, body) = (method.clone(), body.clone());
             let answer = request(&self.http, method, &address, path, body, None);
-            match tokio::time::timeout(CHECK_TIMEOUT, answer).await {
-                Ok(Err(error @ CallError::Unreachable { .. })) => {
-                    first_error = first_error.or(Some(error));
-                }
+            let reason = match tokio::time::timeout(CHECK_TIMEOUT, answer).await {
+                Ok(Err(CallError::Unreachable { reason, .. })) => reason,
                 Ok(answer) => return answer,
-                Err(_) => {
-                    let reason = "no answer".to_owned();
-                    first_error = first_error.or(Some(CallError::Unreachable { address, reason }));
-                }
-            }
+                Err(_) => "no answer".to_owned(),
+            };
+            first_error = first_error.or(Some((address, reason)));
             self.current.fetch_add(1, Ordering::Relaxed);
         }
-        let nothing = || CallError::Unreachable { address: String::new(), reason: String::new() };
-        Err(first_error.unwrap_or_else(nothing))
+        let (address, reason) = first_error.unwrap_or_default();
+        Err(CallError::AdminUnreachable { address, reason })
     }
 }
 

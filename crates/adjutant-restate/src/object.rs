@@ -204,9 +204,12 @@ impl RunObject {
                 known: 0,
                 input: RunInput::Tick { due },
             };
-            ctx.object_client::<RunObjectClient>(run.clone())
-                .submit(tick.into())
-                .send_after(Duration::from_millis(delay));
+            // Not with the SDK's `send_after`: that computes when the tick is due with the clock of this machine, and if
+            // it is slow, the tick arrives early and ends agents that have time left. Here the server adds the delay.
+            let (ingress, once) = (self.ingress.clone(), format!("{run}-tick-{}", head.batches));
+            let (key, delay) = (run.clone(), Duration::from_millis(delay));
+            let send = || async move { Ok(ingress.submit_later(&key, &tick, delay, &once).await?) };
+            ctx.run(send).name("tick").await?;
         }
         if head != before {
             ctx.set("head", Json(head.clone()));

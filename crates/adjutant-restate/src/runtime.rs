@@ -124,9 +124,10 @@ fn explain(error: &CallError) -> String {
         CallError::NoWorker { .. } => format!(
             "{error}; start one with `adjutant serve-worker`, or both with `adjutant cluster dev`"
         ),
-        CallError::Unreachable { .. } | CallError::Status { .. } | CallError::Unreadable { .. } => {
-            error.to_string()
-        }
+        CallError::Unreachable { .. }
+        | CallError::AdminUnreachable { .. }
+        | CallError::Status { .. }
+        | CallError::Unreadable { .. } => error.to_string(),
     }
 }
 

@@ -72,5 +72,5 @@ fn block_on<T>(call: impl Future<Output = Result<T, CallError>>) -> Result<T, Fa
     let runtime = runtime.map_err(|error| {
         Failure::new(Exit::Failed, format!("cannot start the runtime: {error}"))
     })?;
-    runtime.block_on(call).map_err(|error| Failure::from_error(Exit::Failed, &error))
+    runtime.block_on(call).map_err(|error| serve_worker::call_failure(&error))
 }

@@ -136,17 +136,28 @@ fn check_listen(args: &ServeWorkerArgs) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Says what can be done about a server that refuses a call or does not answer.
+pub(crate) fn call_failure(error: &CallError) -> Failure {
+    let failure = Failure::from_error(Exit::Failed, error);
+    match error {
+        CallError::Unreachable { .. } => {
+            failure.hint("Start a server first; 'cluster dev' starts one on this machine.")
+        }
+        CallError::AdminUnreachable { .. } => failure.hint(format!(
+            "--admin http://HOST:PORT names the admin address; without it, port {ADMIN_PORT} of each node is used."
+        )),
+        CallError::NoWorker { .. } | CallError::Status { .. } | CallError::Unreadable { .. } => {
+            failure
+        }
+    }
+}
+
 fn explain(error: &WorkerError) -> Failure {
     let failure = Failure::from_error(Exit::Failed, error);
     match error {
-        WorkerError::Call(CallError::Unreachable { .. }) => {
-            failure.hint("Start a server first; 'cluster dev' starts one on this machine.")
-        }
+        WorkerError::Call(error) => call_failure(error),
         WorkerError::NameTaken { .. } => failure.hint("Choose another name with --name."),
-        WorkerError::Call(_)
-        | WorkerError::Listen { .. }
-        | WorkerError::Version(_)
-        | WorkerError::Thread(_) => failure,
+        WorkerError::Listen { .. } | WorkerError::Version(_) | WorkerError::Thread(_) => failure,
         WorkerError::IdentityKey(_) => Failure::from_error(Exit::Usage, error)
             .hint("The server prints its key when it starts; it begins with publickeyv1_."),
     }

@@ -99,15 +99,15 @@ fn twenty_kills_of_workers_and_the_node_lose_and_repeat_nothing() {
                     lost_calls += in_flight(&provider);
                     cluster.kill_worker(name);
                 }
-                Fault::Node => cluster.kill_node(),
+                Fault::Node => cluster.kill_node(0),
                 Fault::NodeAndWorker(name) => {
                     lost_calls += in_flight(&provider);
-                    cluster.kill_node();
+                    cluster.kill_node(0);
                     cluster.kill_worker(name);
                 }
             }
             if fault != Fault::Worker("one") && fault != Fault::Worker("two") {
-                cluster.start_node();
+                cluster.start_node(0);
             }
             if let Fault::Worker(name) | Fault::NodeAndWorker(name) = fault {
                 cluster.start_worker(name, Some(&provider));
@@ -202,4 +202,35 @@ fn a_writer_whose_worker_dies_goes_on_in_its_workspace_and_repeats_no_command() 
     assert!(output.stdout.contains("Interrupted: nobody knows"), "{output}");
     let diff = rig.run(["diff", &run]);
     assert_eq!(diff.stdout.matches("+run").count(), 1, "{diff}");
+}
+
+#[test]
+fn calls_that_the_server_paused_go_on_when_a_person_says_so() {
+    let Some(node) = server() else { return };
+    let rig = Rig::new();
+    rig.write("a.txt", "hello");
+    let provider = provider(300);
+    let mut cluster = Cluster::start(&rig, node);
+    cluster.start_worker("one", Some(&provider));
+    let runtime = cluster.runtime();
+    let args =
+        ["delegate", "--yes", "--model", "fake/priced", "-t", "a=Look", "--runtime", &runtime];
+    let mut front = provider.call(&rig, &args).start();
+    until("the model is called", || !provider.requests().is_empty());
+    cluster.kill_worker("one");
+    until("the server calls again", || {
+        cluster.calls_in_state("backing-off").iter().for_each(|id| cluster.pause_call(id));
+        !cluster.calls_in_state("paused").is_empty()
+    });
+    cluster.start_worker("one", Some(&provider));
+    assert!(!front.has_ended());
+    let admin = cluster.admin();
+    let resume = ["cluster", "resume-paused", "--runtime", &runtime, "--admin", &admin];
+    let resumed = rig.run(resume);
+    assert_eq!(resumed.code, 0, "{resumed}");
+    assert!(resumed.stdout.contains("resumed"), "{resumed}");
+    let output = front.finish();
+    assert_eq!(output.code, 0, "{output}");
+    assert_eq!(cluster.calls_in_state("paused"), Vec::<String>::new());
+    assert_eq!(count(&rig.events(&rig.only_run()), "replied"), TURNS);
 }

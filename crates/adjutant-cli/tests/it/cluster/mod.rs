@@ -8,7 +8,9 @@
     reason = "says what was checked, and what was not"
 )]
 
+mod bad_input;
 mod faults;
+mod long;
 mod node;
 mod runs;
 mod scenarios;

@@ -4,6 +4,7 @@ use adjutant_testkit::fake::{Api, Script};
 use rustix::process::Signal;
 
 use crate::cluster::node::{Cluster, server, until};
+use crate::support::mcp_client::{Client, task};
 use crate::support::repository::Repo;
 use crate::support::rig::Rig;
 use crate::support::server::Server;
@@ -55,6 +56,27 @@ fn without_a_worker_or_a_server_the_message_says_what_to_start() {
     assert_eq!(gone.code, 1, "{gone}");
     assert!(gone.stderr.contains("no Restate server answers"), "{gone}");
     assert_eq!(rig.runs(), Vec::<String>::new(), "a run that did not begin leaves nothing");
+}
+
+#[test]
+fn the_runs_of_an_mcp_client_are_on_the_cluster_that_the_configuration_names() {
+    let Some(server) = server() else { return };
+    let rig = Rig::with_script(
+        "price = { input = 0.0, output = 0.0 }\n[[turn]]\ntext = \"An answer of a worker.\"\n",
+    );
+    let mut cluster = Cluster::start(&rig, server);
+    cluster.start_worker("one", None);
+    let config = rig.home().join(".config/adjutant");
+    std::fs::create_dir_all(&config).unwrap();
+    let runtime = format!("[runtime]\nurl = \"{}\"\n", cluster.runtime());
+    std::fs::write(config.join("config.toml"), runtime).unwrap();
+    let mut client = Client::allowed(&rig, &[]);
+    let answer = client.call("Delegate", task("look"));
+    assert!(answer.to_string().contains("An answer of a worker."), "{answer}");
+    assert!(rig.run_folder(&rig.only_run()).join("runtime").is_file(), "it was on the cluster");
+    let (_, code) = client.leave();
+    assert_eq!(code, Some(0));
+    rig.assert_unharmed();
 }
 
 #[test]
@@ -275,7 +297,7 @@ fn a_worker_with_the_key_of_the_cluster_takes_only_its_calls() {
     let key = "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f\n-----END PRIVATE KEY-----\n";
     std::fs::write(rig.path().join("identity.pem"), key).unwrap();
     let mut cluster = Cluster::start(&rig, node);
-    let log = std::fs::read_to_string(rig.path().join("restate/log")).unwrap();
+    let log = std::fs::read_to_string(rig.path().join("restate/n1.log")).unwrap();
     let public = log.split("publickeyv1_").nth(1).unwrap();
     let public: String = public.chars().take_while(char::is_ascii_alphanumeric).collect();
     let args = |key: &str| ["--identity-key".to_owned(), format!("publickeyv1_{key}")];
