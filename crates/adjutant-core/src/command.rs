@@ -200,6 +200,60 @@ pub enum Command {
 }
 
 impl Command {
+    /// Returns the session whose effect the command answers or whose agent it is about; `None` for questions, orders of a
+    /// person and the run as a whole.
+    #[must_use]
+    pub const fn session(&self) -> Option<SessionId> {
+        match self {
+            Self::DelegateMarkers { session, .. }
+            | Self::TellResults { session, .. }
+            | Self::Delegate { parent: session, .. }
+            | Self::StartQueued { parent: session }
+            | Self::TakeTurn { session }
+            | Self::Reply { session, .. }
+            | Self::FailAttempt { session, .. }
+            | Self::Progress { session, .. }
+            | Self::Pause { session, .. }
+            | Self::AdmitCall { session, .. }
+            | Self::SettleCall { session, .. }
+            | Self::TakeWorkerSession { session, .. }
+            | Self::TakeWorkerAction { session, .. }
+            | Self::TakeWorkerUsage { session, .. }
+            | Self::UseTools { session }
+            | Self::TakeOutput { session, .. }
+            | Self::PrepareWrite { session, .. }
+            | Self::Conclude { session, .. }
+            | Self::TakeReport { session }
+            | Self::Print { session, .. }
+            | Self::TakeWorkspace { session, .. }
+            | Self::TakeKeptWork { session, .. }
+            | Self::TakeMerge { session, .. }
+            | Self::TakeCheck { session, .. }
+            | Self::TakeListUpdate { session, .. }
+            | Self::TakeHandover { session, .. }
+            | Self::CutOff { session }
+            | Self::Decline { session }
+            | Self::Crash { session, .. } => Some(*session),
+            Self::Begin { .. }
+            | Self::Define { .. }
+            | Self::Assign(_)
+            | Self::TakeStory(_)
+            | Self::AskToBegin { .. }
+            | Self::Approve { .. }
+            | Self::ApproveUpTo { .. }
+            | Self::Deny { .. }
+            | Self::RelayAnswer { .. }
+            | Self::AllowDomain { .. }
+            | Self::DenyDomain { .. }
+            | Self::DiskFull { .. }
+            | Self::Tell { .. }
+            | Self::Cancel { .. }
+            | Self::Resume(_)
+            | Self::Tick
+            | Self::EndRun => None,
+        }
+    }
+
     /// Returns the command that tells an agent why its call was refused. Other commands have no caller to tell.
     #[must_use]
     pub fn answer_refused(

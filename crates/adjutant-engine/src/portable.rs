@@ -11,8 +11,8 @@
 //! | `runs/RUN/base` | the uncommitted files of the user, and results that the run builds on |
 //! | `runs/RUN/SESSION/EPOCH-NUMBER-WORKER-COMMIT` | the work of an agent after a step; the last one counts |
 //!
-//! Invariant: a worker that was taken for lost cannot replace later work: whoever takes a workspace over begins a higher
-//! epoch.
+//! Invariant: a worker that was taken for lost cannot replace later work: each time a session is given to a worker, the
+//! runtime counts up its epoch.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -39,6 +39,9 @@ const SEARCHED: usize = 10_000;
 
 /// How long an agent's step waits for a store that does not answer.
 const STORE_TIME: Duration = Duration::from_secs(600);
+
+/// How often the last work of a session is listed again because it was replaced.
+const LIST_ATTEMPTS: u32 = 3;
 
 /// The pause between two attempts to reach the store.
 const STORE_PAUSE: Duration = Duration::from_millis(500);
@@ -81,8 +84,8 @@ impl StoreError {
 /// Where stored work is, in the order in which it was stored.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct StoredWork {
-    /// Counts the workers that had the workspace.
-    epoch: u32,
+    /// The placement of the session with its worker, see [`SessionPlacements`].
+    epoch: u64,
     /// Counts the steps of that worker.
     number: u32,
     worker: String,
@@ -314,11 +317,28 @@ fn required_commit(bundle: &Path) -> Result<Option<ObjectId>, StoreError> {
     }
 }
 
+/// When each session was given to its worker: a number that grows with each time, and is the same for all workers.
+#[derive(Clone, Debug, Default)]
+pub struct SessionPlacements(Arc<Mutex<BTreeMap<SessionId, u64>>>);
+
+impl SessionPlacements {
+    /// Notes that a session was given to a worker.
+    pub fn note(&self, session: SessionId, number: u64) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(session, number);
+    }
+
+    fn of(&self, session: SessionId) -> u64 {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(&session).copied().unwrap_or_default()
+    }
+}
+
 /// Stores the work of the agents of one run on one worker, and fetches that of other workers.
 #[derive(Debug)]
 pub struct PortableWork {
     store: Arc<dyn WorkStore>,
     worker: String,
+    placements: SessionPlacements,
     base: ObjectId,
     scratch: PathBuf,
     // A std mutex: held for a map access.
@@ -329,12 +349,12 @@ impl PortableWork {
     /// Prepares the work of a run that starts from `base`. `scratch` is a directory of this worker.
     pub fn new(
         store: Arc<dyn WorkStore>,
-        worker: String,
+        (worker, placements): (String, SessionPlacements),
         base: &PortableBase,
         scratch: PathBuf,
     ) -> Result<Self, StoreError> {
         let (_, base) = base.commits().map_err(|error| StoreError::of(&error))?;
-        Ok(Self { store, worker, base, scratch, stored: Mutex::default() })
+        Ok(Self { store, worker, placements, base, scratch, stored: Mutex::default() })
     }
 
     /// Opens a workspace that this worker did not make, or has lost to another one meanwhile; `None` if its files here
@@ -348,6 +368,10 @@ impl PortableWork {
         let name = session.to_string();
         let last = self.until_stored(|| last_work(&*self.store, run, &name))?;
         let Some(last) = last else { return Ok(None) };
+        if last.epoch > self.placements.of(session) {
+            let text = format!("{name} was given to worker {} meanwhile", last.worker);
+            return Err(StoreError::Failed(text));
+        }
         let is_here = match ObjectId::parse(&last.commit) {
             Some(commit) => {
                 let known = all.repository().existing_commits(std::slice::from_ref(&commit));
@@ -356,13 +380,12 @@ impl PortableWork {
             None => false,
         };
         // Its copy of the checkout is removed at the end of a run, which may be continued later.
-        let is_ours = last.worker == self.worker && is_here;
-        let next = if is_ours { last.clone() } else { self.next_owner(&last) };
-        self.lock().insert(session, next);
-        if is_ours {
+        if last.worker == self.worker && is_here {
+            self.lock().insert(session, last);
             return Ok(None);
         }
-        let commit = self.take(all.repository(), run, &name, &last)?;
+        let (last, commit) = self.take_last(all.repository(), run, &name)?;
+        self.lock().insert(session, last);
         let found = all.recreate(run, &name, &as_record(space), &commit);
         found.map(Some).map_err(|error| StoreError::of(&error))
     }
@@ -378,11 +401,7 @@ impl PortableWork {
         if known.map_err(|error| StoreError::of(&error))?.contains(commit) {
             return Ok(());
         }
-        let name = session.to_string();
-        match self.until_stored(|| last_work(&*self.store, run, &name))? {
-            Some(last) => self.take(repository, run, &name, &last).map(drop),
-            None => Err(no_work(&name)),
-        }
+        self.take_last(repository, run, &session.to_string()).map(drop)
     }
 
     /// Stores a commit of the work of a session, unless it is stored already.
@@ -397,14 +416,12 @@ impl PortableWork {
         if before.as_ref().is_some_and(|before| before.commit == commit.as_str()) {
             return Ok(());
         }
-        let next = match &before {
-            Some(before) => StoredWork { number: before.number + 1, ..before.clone() },
-            None => {
-                let (worker, commit) = (self.worker.clone(), String::new());
-                StoredWork { epoch: 0, number: 0, worker, commit }
-            }
+        let next = StoredWork {
+            epoch: self.placements.of(session),
+            number: before.as_ref().map_or(0, |before| before.number + 1),
+            worker: self.worker.clone(),
+            commit: commit.to_string(),
         };
-        let next = StoredWork { commit: commit.to_string(), ..next };
         let reference = ResultRef::new(run, &name).map_err(|error| StoreError::of(&error))?;
         let (reference, path) = (reference.to_string(), next.path(run, &name));
         // The base itself is stored only if it is not the run's.
@@ -421,24 +438,28 @@ impl PortableWork {
         Ok(())
     }
 
-    fn take(
+    /// Takes the last work of a session into a repository.
+    fn take_last(
         &self,
         repository: &Repository,
         run: &str,
         session: &str,
-        work: &StoredWork,
-    ) -> Result<ObjectId, StoreError> {
-        let commit = ObjectId::parse(&work.commit);
-        let commit = commit.ok_or_else(|| no_work(session))?;
-        let path = work.path(run, session);
-        self.until_stored(|| take_bundle(&*self.store, &path, repository, &self.scratch))?;
-        Ok(commit)
-    }
-
-    /// Returns what this worker's first work after that of another one follows.
-    fn next_owner(&self, last: &StoredWork) -> StoredWork {
-        let worker = self.worker.clone();
-        StoredWork { epoch: last.epoch + 1, number: 0, worker, commit: last.commit.clone() }
+    ) -> Result<(StoredWork, ObjectId), StoreError> {
+        let mut attempts = 0;
+        loop {
+            let last = self.until_stored(|| last_work(&*self.store, run, session))?;
+            let last = last.ok_or_else(|| no_work(session))?;
+            let commit = ObjectId::parse(&last.commit).ok_or_else(|| no_work(session))?;
+            let path = last.path(run, session);
+            attempts += 1;
+            match self.until_stored(|| take_bundle(&*self.store, &path, repository, &self.scratch))
+            {
+                // A worker that does not know yet that it lost the session may have replaced it since it was listed.
+                Err(StoreError::Failed(_)) if attempts < LIST_ATTEMPTS => {}
+                Err(error) => return Err(error),
+                Ok(()) => return Ok((last, commit)),
+            }
+        }
     }
 
     /// Repeats a call of the store until it succeeds: a step must not be recorded before its work is stored.
@@ -509,7 +530,7 @@ pub fn remove_work(store: &dyn WorkStore, run: RunId) -> Result<(), StoreError> 
 mod tests {
     use super::*;
 
-    fn work(epoch: u32, number: u32, worker: &str) -> StoredWork {
+    fn work(epoch: u64, number: u32, worker: &str) -> StoredWork {
         StoredWork { epoch, number, worker: worker.to_owned(), commit: "c0ffee".to_owned() }
     }
 

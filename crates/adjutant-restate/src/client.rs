@@ -143,6 +143,17 @@ impl Ingress {
     /// Calls a handler of a virtual object once.
     pub(crate) async fn call<T: DeserializeOwned>(
         &self,
+        target: (&str, &str, &str),
+        body: &(impl Serialize + Sync),
+        once: Option<&str>,
+    ) -> Result<T, CallError> {
+        self.call_within(CALL_TIMEOUT, target, body, once).await
+    }
+
+    /// The same with a time limit of its own. The next call goes to the next node if this one fails.
+    pub(crate) async fn call_within<T: DeserializeOwned>(
+        &self,
+        limit: Duration,
         (service, key, handler): (&str, &str, &str),
         body: &(impl Serialize + Sync),
         once: Option<&str>,
@@ -157,11 +168,11 @@ impl Ingress {
         // A handler without an argument takes no body.
         let body = Some(body).filter(|body| body != b"null");
         let answer = request(&self.http, Method::POST, &address, &path, body, once);
-        let answer = match tokio::time::timeout(CALL_TIMEOUT, answer).await {
+        let answer = match tokio::time::timeout(limit, answer).await {
             Ok(answer) => answer,
             Err(_) => Err(CallError::Unreachable {
                 address: address.clone(),
-                reason: format!("no answer within {} seconds", CALL_TIMEOUT.as_secs()),
+                reason: format!("no answer within {} seconds", limit.as_secs()),
             }),
         };
         if answer.is_err() {

@@ -133,7 +133,8 @@ fn take_beat(members: &mut Members, beat: Heartbeat) -> Vec<Option<String>> {
     members.retain(|_, member| !is_forgotten(member));
     let Heartbeat { worker, instance, abilities, is_leaving } = beat;
     let member = members.entry(worker).or_default();
-    if !member.is_live {
+    // A process that was started again may have tools or keys that the earlier one had not.
+    if !member.is_live || member.instance != instance {
         changes.push(None);
     }
     *member = Member { instance, abilities, missed: BTreeMap::new(), is_live: true, is_leaving };
@@ -159,7 +160,7 @@ async fn tell_runs(
     for lost in changes {
         for run in &runs {
             let input = RunInput::WorkersChanged { lost: lost.clone() };
-            let submission = Submission { wall_ms: 0, known: 0, input };
+            let submission = Submission { wall_ms: 0, known: 0, worker: None, input };
             ctx.object_client::<RunObjectClient>(run.clone()).submit(submission.into()).send();
         }
     }

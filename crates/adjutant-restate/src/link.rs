@@ -48,6 +48,8 @@ pub(crate) struct CommandSender {
     pub(crate) run: String,
     /// The name of the follower, which makes the keys of its calls unique.
     pub(crate) follower: String,
+    /// The worker that follows; `None` for a front end.
+    pub(crate) worker: Option<String>,
     /// How many batches the follower has.
     pub(crate) known: Arc<AtomicU64>,
     /// Whether a call is under way, whose answer may bring a batch.
@@ -75,7 +77,8 @@ impl CommandSender {
                 .map(|it| (TimedCommand { at: it.at, command: it.command }, it.answer))
                 .unzip();
             let known = self.known.load(Ordering::Relaxed);
-            let submission = Submission { wall_ms, known, input: RunInput::Commands(timed) };
+            let (worker, input) = (self.worker.clone(), RunInput::Commands(timed));
+            let submission = Submission { wall_ms, known, worker, input };
             let once = format!("{}-{}-{calls}", self.run, self.follower);
             self.is_calling.store(true, Ordering::Relaxed);
             let result = self.ingress.submit(&self.run, &submission, &once).await;

@@ -29,8 +29,8 @@ use crate::wire::{
 /// The most batches of one page.
 const PAGE: u64 = 64;
 
-/// The longest that a reader waits for a new batch.
-const LONGEST_WAIT: Duration = Duration::from_secs(10);
+/// The longest that a reader waits for a new batch. What another process decides wakes no reader here.
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// The handlers of a run.
 pub(crate) struct RunObject {
@@ -78,12 +78,16 @@ impl RunObject {
         let is_new = head.is_none();
         let before = head.unwrap_or_default();
         let mut head = before.clone();
+        let opens = matches!(submission.input, RunInput::Open { .. });
         let resumes = matches!(submission.input, RunInput::Resume(_));
-        if head.has_ended && !resumes {
+        // A run that is not known has ended long ago, and was removed.
+        if (head.has_ended || (is_new && !opens)) && !resumes {
             let refusals = vec![Some(ControlRefusal::over()); submission.input.commands()];
             return Ok(Json(SubmissionResult { batches: head.batches, last: None, refusals }));
         }
-        let fold = self.cache.take(&self.ingress, &run, head.batches).await?;
+        let mut fold = self.cache.take(&self.ingress, &run, head.batches).await?;
+        // Also the time of inputs that changed nothing else, which no batch has.
+        fold.latest = fold.latest.max(head.latest);
         let mut decider = Decider { fold, wall_ms: submission.wall_ms, ..Decider::default() };
         let mut lost = None;
         let mut is_changed = false;
@@ -105,7 +109,7 @@ impl RunObject {
             RunInput::Resume(command) => {
                 decider.submit(command.at, command.command);
                 head.has_ended = decider.decisions.is_empty();
-                // Those that arrived after the end had no effect.
+                // Ticks that arrived after the end were ignored.
                 head.ticks.clear();
                 let cluster = ctx.object_client::<ClusterObjectClient>(CLUSTER_KEY);
                 let Json(workers) = cluster.workers().call().await?;
@@ -114,25 +118,26 @@ impl RunObject {
             }
             RunInput::Commands(commands) => {
                 for TimedCommand { at, command } in commands {
-                    decider.submit(at, command);
+                    decider.submit_from(submission.worker.as_deref(), at, command);
                 }
             }
             RunInput::Tick { due } => {
                 let expected = head.ticks.len();
                 head.ticks.retain(|at| *at != due);
-                // One that was sent before the end of a run that was continued is about a deadline of that time.
+                // A tick that was sent before the run ended and was continued is about a deadline of that time.
                 if head.ticks.len() < expected {
                     decider.tick(due);
                 }
             }
             RunInput::WorkersChanged { lost: gone } => {
-                // What they have written is only there.
+                // Without a store, only the lost worker has what its agents wrote: they wait for it.
                 lost = gone.filter(|_| !decider.fold.writers_stay());
                 is_changed = true;
             }
         }
         if let Some(problem) = decider.problem {
-            return Err(TerminalError::new(problem).into());
+            // With a code for which no caller repeats the call.
+            return Err(TerminalError::new_with_code(422, problem).into());
         }
         let Decider { mut fold, decisions, effects, refusals, .. } = decider;
         let mut work = RequestedWork::new(effects);
@@ -158,7 +163,7 @@ impl RunObject {
                 fold.placed.iter().filter(is_left).map(|(session, _)| *session).collect();
             placed.extend(left.into_iter().map(|session| (session, None)));
         }
-        fold.placed.extend(placed.iter().cloned());
+        fold.place(&placed);
         let has_ended = fold.tree.outcome().is_some();
         let batch = Batch { decisions, placed, base: opened };
         let is_recorded = !batch.decisions.is_empty() || !batch.placed.is_empty();
@@ -167,13 +172,27 @@ impl RunObject {
             head.batches += 1;
             fold.batches += 1;
         }
+        head.latest = fold.latest;
+        head.has_ended |= has_ended;
+        let next_tick = fold.tree.next_deadline().map(|(due, _)| due).filter(|due| {
+            // One tick that is due early enough is enough; a later deadline is set when it arrives.
+            !has_ended && head.ticks.iter().all(|at| at > due)
+        });
+        head.ticks.extend(next_tick);
+        // Before anything is sent: a worker that got a request and does not find its batch believes the run was removed.
+        if head != before {
+            ctx.set("head", Json(head.clone()));
+        }
         let fresh = work.effects.len() - work.stranded;
         for (nth, effect) in work.effects.into_iter().enumerate() {
             let workers: BTreeSet<&str> = match session_of(&effect) {
                 Some(session) => {
                     fold.placed.get(&session).and_then(Option::as_deref).into_iter().collect()
                 }
-                None if matches!(effect, Effect::Close) => fold.workers(),
+                // Also a worker that lost its sessions and came back still has something to close.
+                None if matches!(effect, Effect::Close) => {
+                    fold.workers.iter().map(String::as_str).collect()
+                }
                 None => BTreeSet::new(),
             };
             for worker in workers {
@@ -188,31 +207,23 @@ impl RunObject {
             }
         }
         if has_ended {
-            head.has_ended = true;
             ctx.object_client::<ClusterObjectClient>(CLUSTER_KEY).ended(Json(run.clone())).send();
             ctx.object_client::<RunObjectClient>(run.clone())
                 .forget(Json(head.batches))
                 .send_after(self.retention);
-        } else if let Some((due, _)) = fold.tree.next_deadline()
-            && head.ticks.iter().all(|at| *at > due)
-        {
-            // One tick that is due early enough is enough; a later deadline is set when it arrives.
-            head.ticks.push(due);
+        }
+        if let Some(due) = next_tick {
             let delay = due.as_millis().saturating_sub(fold.latest.as_millis());
-            let tick = Submission {
-                wall_ms: submission.wall_ms + delay,
-                known: 0,
-                input: RunInput::Tick { due },
-            };
+            let wall_ms = submission.wall_ms + delay;
+            let tick =
+                Submission { wall_ms, known: 0, worker: None, input: RunInput::Tick { due } };
             // Not with the SDK's `send_after`: that computes when the tick is due with the clock of this machine, and if
             // it is slow, the tick arrives early and ends agents that have time left. Here the server adds the delay.
-            let (ingress, once) = (self.ingress.clone(), format!("{run}-tick-{}", head.batches));
-            let (key, delay) = (run.clone(), Duration::from_millis(delay));
+            let (ingress, key) = (self.ingress.clone(), run.clone());
+            let once = format!("{run}-tick-{}-{due}", head.batches, due = due.as_millis());
+            let delay = Duration::from_millis(delay);
             let send = || async move { Ok(ingress.submit_later(&key, &tick, delay, &once).await?) };
             ctx.run(send).name("tick").await?;
-        }
-        if head != before {
-            ctx.set("head", Json(head.clone()));
         }
         let last = (is_recorded && submission.known + 1 == head.batches).then_some(batch);
         if has_ended {
@@ -309,9 +320,23 @@ struct Decider {
 }
 
 impl Decider {
+    /// Decides a command of a worker, unless another worker has taken its session over: the files of that worker lack
+    /// what this one did since.
+    fn submit_from(&mut self, worker: Option<&str>, at: Timestamp, command: Command) {
+        let is_late = worker
+            .zip(command.session())
+            .is_some_and(|(worker, session)| !self.fold.may_answer(session, worker));
+        if is_late {
+            self.refusals.push(None);
+        } else {
+            self.submit(at, command);
+        }
+    }
+
     /// Decides a command that was sent at `at`. The time in a run never runs backwards.
     fn submit(&mut self, at: Timestamp, command: Command) {
         let at = at.max(self.fold.latest);
+        self.fold.latest = at;
         let call = if let Command::Delegate { parent, origin: Some(origin), .. } = &command {
             Some((*parent, *origin))
         } else {
@@ -339,6 +364,7 @@ impl Decider {
     /// Applies the deadlines that have passed at `due`.
     fn tick(&mut self, due: Timestamp) {
         let at = due.max(self.fold.latest);
+        self.fold.latest = at;
         if let Ok(events) = self.fold.tree.decide(at, Command::Tick) {
             self.record(at, events);
         }
@@ -357,16 +383,16 @@ impl Decider {
         if events.is_empty() {
             return;
         }
-        for event in &events {
-            if let Err(error) = self.fold.tree.evolve(at, event) {
+        match self.fold.take_events(at, &events) {
+            Ok(reaction) => {
+                queue.extend(reaction.commands);
+                self.effects.extend(reaction.effects);
+            }
+            Err(error) => {
                 self.problem = Some(error.to_string());
                 return;
             }
         }
-        let reaction = self.fold.tree.react(&events, &mut self.fold.in_flight);
-        queue.extend(reaction.commands);
-        self.effects.extend(reaction.effects);
-        self.fold.latest = self.fold.latest.max(at);
         self.decisions.push(RecordedDecision { at, wall_ms: self.wall_ms, events });
     }
 }
@@ -441,11 +467,10 @@ fn place(
         let node = tree.node(*session);
         // Its workspace is made from that of this agent above it.
         let above = tree.space_of(*session).map(|(owner, _)| owner).filter(|it| it != session);
-        let parent = above.and_then(|above| placed.get(&above)?.clone().filter(|it| live(it)));
-        let beside = || {
-            let others = placed.values().flatten().find(|name| live(name));
-            others.filter(|_| writers_stay).cloned()
-        };
+        // Without a store there is no other worker that could do it, so it may also be one that is leaving or lost.
+        let may_have = |name: &String| writers_stay || live(name);
+        let parent = above.and_then(|above| placed.get(&above)?.clone().filter(may_have));
+        let beside = || placed.values().flatten().next().filter(|_| writers_stay).cloned();
         let model = node.and_then(|node| node.model.as_ref());
         let needs = AgentNeeds {
             provider: model.and_then(|model| provider_of(&model.name)),
@@ -473,6 +498,7 @@ fn place(
 
 #[cfg(test)]
 mod tests {
+    use adjutant_core::workspace::WorkspaceTerms;
     use adjutant_core::{LayeredPolicy, Preset, RunId};
 
     use super::*;
@@ -501,6 +527,33 @@ mod tests {
     fn without_a_worker_a_session_waits() {
         let placed = place(&RunFold::default(), &sessions(1), &[]);
         assert_eq!(placed.iter().filter(|(_, worker)| worker.is_none()).count(), 1);
+    }
+
+    #[test]
+    fn the_needed_tools_are_known_with_the_decision_that_starts_the_run() {
+        let mut decider = Decider::default();
+        let terms = WorkspaceTerms { needed_tools: vec!["cargo".to_owned()], ..Default::default() };
+        let run = RunId::new(1_700_000_000, [10; 6]);
+        decider.submit(Timestamp::ZERO, begin_with(run, Some(Box::new(terms))));
+        assert_eq!(decider.fold.needed_tools, ["cargo"]);
+    }
+
+    #[test]
+    fn only_the_worker_of_a_session_answers_for_it() {
+        let session = SessionId::new(1_700_000_000, [1; 6]);
+        let mut fold = RunFold::default();
+        assert!(fold.may_answer(session, "one"), "it waits for a worker");
+        fold.place(&[(session, Some("two".to_owned()))]);
+        assert!(!fold.may_answer(session, "one") && fold.may_answer(session, "two"));
+        fold.place(&[(session, None)]);
+        assert!(fold.may_answer(session, "two"), "no other worker took it over");
+        let mut decider = Decider { fold, ..Decider::default() };
+        decider.fold.place(&[(session, Some("one".to_owned()))]);
+        let at = Timestamp::from_millis;
+        decider.submit_from(Some("two"), at(5), Command::TakeTurn { session });
+        assert_eq!(decider.fold.latest, at(0), "it is not decided");
+        decider.submit_from(Some("one"), at(7), Command::TakeTurn { session });
+        assert_eq!(decider.fold.latest, at(7));
     }
 
     #[test]
@@ -546,6 +599,10 @@ mod tests {
     }
 
     fn begin(run: RunId) -> Command {
+        begin_with(run, None)
+    }
+
+    fn begin_with(run: RunId, terms: Option<Box<WorkspaceTerms>>) -> Command {
         Command::Begin {
             run,
             agent: adjutant_core::AgentName::new("delegate"),
@@ -554,7 +611,7 @@ mod tests {
             policy: Box::new(LayeredPolicy::new(Preset::Scout).into_policy()),
             version: "0".to_owned(),
             model: None,
-            terms: None,
+            terms,
             base_depth: 0,
             environment: None,
         }

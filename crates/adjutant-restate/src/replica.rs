@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use adjutant_core::{Command, Effect, RunId, SessionId};
-use adjutant_engine::portable::{self, PortableBase, PortableWork, StoreError};
+use adjutant_engine::portable::{self, PortableBase, PortableWork, SessionPlacements, StoreError};
 use adjutant_engine::{
     Engine, EngineError, Narrator, RecordedDecision, Reporter, RunUpdate, SentCommand, wall_now,
 };
@@ -33,6 +33,9 @@ const ANSWER_TIME: Duration = Duration::from_millis(20);
 
 /// How long the end of a run waits until its workspaces are closed here.
 const CLOSING_TIME: Duration = Duration::from_secs(10);
+
+/// Why a run is no longer followed by a worker that counted as lost and came back.
+const MOVED: &str = "its agents went on at another worker";
 
 /// What performs the effects of one run.
 pub struct RunPerformer {
@@ -223,6 +226,10 @@ struct WorkedRun {
     known: Arc<AtomicU64>,
     /// The worker of each session.
     placed: BTreeMap<SessionId, Option<String>>,
+    /// The number of the batch that gave each session to its worker.
+    placements: SessionPlacements,
+    /// Whether a session was taken from this worker.
+    is_bereft: bool,
     base: Option<Box<StoredBase>>,
     has_ended: bool,
     /// How many batches the server had when it was asked last.
@@ -251,9 +258,14 @@ impl WorkedRun {
     }
 
     fn take(&mut self, batches: Vec<Batch>) -> Vec<RecordedDecision> {
-        self.known.fetch_add(batches.len() as u64, Ordering::Relaxed);
         for batch in &batches {
-            self.placed.extend(batch.placed.iter().cloned());
+            let number = self.known.fetch_add(1, Ordering::Relaxed) + 1;
+            for (session, worker) in &batch.placed {
+                let before = self.placed.insert(*session, worker.clone()).flatten();
+                let is_us = |worker: &Option<String>| worker.as_ref() == Some(&self.context.worker);
+                self.is_bereft |= is_us(&before) && !is_us(worker);
+                self.placements.note(*session, number);
+            }
             if batch.base.is_some() {
                 self.base.clone_from(&batch.base);
             }
@@ -282,14 +294,20 @@ async fn follow_run(
         run: run.to_string(),
         known: Arc::clone(&known),
         placed: BTreeMap::new(),
+        placements: SessionPlacements::default(),
+        is_bereft: false,
         base: None,
         has_ended: false,
         total: 0,
     };
     // An earlier process of this worker may have sent results that wait for the run's object. Its inputs are taken in
     // order, so after this one they are recorded, and what they are about is not performed again.
-    let nothing =
-        Submission { wall_ms: wall_now(), known: 0, input: RunInput::Commands(Vec::new()) };
+    let nothing = Submission {
+        wall_ms: wall_now(),
+        known: 0,
+        worker: Some(context.worker.clone()),
+        input: RunInput::Commands(Vec::new()),
+    };
     let follower = context.name_follower();
     let once = format!("{run}-{follower}-begin");
     let text = |error: CallError| error.to_string();
@@ -299,6 +317,8 @@ async fn follow_run(
         answer_rest(requests);
         return Ok(());
     }
+    // What an earlier process did for sessions that were taken from it ended with it.
+    followed.is_bereft = false;
     let (link, ends) = link();
     let (recorded, mut news) = mpsc::unbounded_channel();
     let is_calling = Arc::new(AtomicBool::new(false));
@@ -306,6 +326,7 @@ async fn follow_run(
         ingress: context.ingress.clone(),
         run: followed.run.clone(),
         follower,
+        worker: Some(context.worker.clone()),
         known,
         is_calling: Arc::clone(&is_calling),
         recorded,
@@ -316,9 +337,13 @@ async fn follow_run(
     let checkout = match followed.base.take() {
         None => Ok(None),
         Some(base) => {
-            let context =
-                (context.store.clone(), context.checkouts.clone(), context.worker.clone());
-            let made = tokio::task::spawn_blocking(move || open_checkout(context, run, *base));
+            let opening = CheckoutOpening {
+                store: context.store.clone(),
+                checkouts: context.checkouts.clone(),
+                worker: context.worker.clone(),
+                placements: followed.placements.clone(),
+            };
+            let made = tokio::task::spawn_blocking(move || open_checkout(opening, run, *base));
             made.await.map_err(|error| error.to_string())?.map(Some)
         }
     };
@@ -387,6 +412,15 @@ async fn follow_run(
                 Err(error) => Err(error.to_string()),
             },
         }
+        if followed.is_bereft && !followed.has_ended {
+            // The workspaces here lack what the new worker does. Should a session come back, the run is followed anew:
+            // the requests that are dropped here are made again.
+            drop(updates.send(RunUpdate::Lost(MOVED.to_owned())).await);
+            if let Some(performing) = performing {
+                let _ = tokio::time::timeout(CLOSING_TIME, performing).await;
+            }
+            return Err(MOVED.to_owned());
+        }
         if !decided.is_empty() && problem.is_none() {
             // The engine's loop has ended when it has seen the end of the run.
             let _ = updates.send(RunUpdate::Recorded(decided)).await;
@@ -419,12 +453,21 @@ async fn follow_run(
     }
 }
 
+/// What a worker opens checkouts with.
+struct CheckoutOpening {
+    store: Option<Arc<ClusterStore>>,
+    checkouts: PathBuf,
+    worker: String,
+    placements: SessionPlacements,
+}
+
 /// Makes a copy of the user's checkout for a run, or opens the one that an earlier process has made. Blocks.
 fn open_checkout(
-    (store, checkouts, worker): (Option<Arc<ClusterStore>>, PathBuf, String),
+    opening: CheckoutOpening,
     run: RunId,
     base: StoredBase,
 ) -> Result<RunCheckout, StoreError> {
+    let CheckoutOpening { store, checkouts, worker, placements } = opening;
     let StoredBase { store: address, state } = base;
     let store = store.filter(|store| store.address() == address).ok_or_else(|| {
         StoreError::Failed(format!(
@@ -433,7 +476,7 @@ fn open_checkout(
     })?;
     let place = checkouts.join(run.to_string());
     let tree = portable::open_checkout(&*store, &place, run, &state)?;
-    let work = PortableWork::new(store, worker, &state, place.join("state"))?;
+    let work = PortableWork::new(store, (worker, placements), &state, place.join("state"))?;
     Ok(RunCheckout { state, place, tree, work })
 }
 

@@ -52,7 +52,7 @@ impl RemoteRuntime for ClusterRuntime {
             let base = store_state(&opening, &state, &workers).await?;
             let RemoteOpening { run, commands, wall_ms, workdir, .. } = opening;
             let input = RunInput::Open { commands, base };
-            let submission = Submission { wall_ms, known: 0, input };
+            let submission = Submission { wall_ms, known: 0, worker: None, input };
             let key = run.to_string();
             let opened = ingress.submit(&key, &submission, &format!("{key}-open")).await;
             opened.map_err(|error| explain(&error))?;
@@ -69,7 +69,7 @@ impl RemoteRuntime for ClusterRuntime {
             let key = run.to_string();
             for command in commands {
                 let input = RunInput::Resume(Box::new(TimedCommand { at, command }));
-                let submission = Submission { wall_ms, known: 0, input };
+                let submission = Submission { wall_ms, known: 0, worker: None, input };
                 let once = format!("{key}-resume-{wall_ms}-{}", std::process::id());
                 let taken = ingress.submit(&key, &submission, &once).await;
                 let taken = taken.map_err(|error| explain(&error))?;
@@ -238,6 +238,7 @@ fn connect(ingress: Ingress, user: UserSide, wall_ms: u64) -> RunLink {
         ingress: ingress.clone(),
         run,
         follower: format!("front-{wall_ms}-{}", std::process::id()),
+        worker: None,
         known: Arc::default(),
         is_calling: Arc::default(),
         recorded,

@@ -35,6 +35,9 @@ pub(crate) struct RunHead {
     pub(crate) ticks: Vec<Timestamp>,
     /// Whether the run has ended.
     pub(crate) has_ended: bool,
+    /// The time in the run of the last input, also if that changed nothing else.
+    #[serde(default)]
+    pub(crate) latest: Timestamp,
 }
 
 /// Everything that one input changed.
@@ -97,6 +100,9 @@ pub(crate) struct Submission {
     pub(crate) wall_ms: u64,
     /// The number of batches that the sender has.
     pub(crate) known: u64,
+    /// The worker that sends it; `None` for a front end and for the run itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) worker: Option<String>,
     pub(crate) input: RunInput,
 }
 

@@ -35,6 +35,8 @@ const BEAT: Duration = Duration::from_secs(1);
 const BEAT_TIMEOUT: Duration = Duration::from_secs(3);
 /// How many unanswered signs of life make a worker take over the handlers of the runs.
 const UNANSWERED: u32 = 5;
+/// How long a cluster may take until it answers a worker's first sign of life.
+const STARTING_TIME: Duration = Duration::from_secs(30);
 /// How long connecting to another worker may take.
 const CONNECT: Duration = Duration::from_secs(1);
 /// How many signs of life without an effect to perform end a worker that is leaving.
@@ -163,7 +165,14 @@ impl Worker {
         let beat = Heartbeat { worker: name.clone(), instance, abilities, is_leaving: false };
         let worker = Self { name, ingress, admin, beat, runs_uri, performing, stop };
         worker.take_over_runs(false).await?;
-        worker.show_life().await?;
+        let began = tokio::time::Instant::now();
+        // A cluster that was started just now answers its admin address before its handlers can be called.
+        while let Err(error) = worker.show_life().await {
+            if began.elapsed() > STARTING_TIME {
+                return Err(error.into());
+            }
+            tokio::time::sleep(BEAT).await;
+        }
         Ok(worker)
     }
 
@@ -220,14 +229,9 @@ impl Worker {
 
     async fn show_life(&self) -> Result<(), CallError> {
         let target = (CLUSTER_SERVICE, CLUSTER_KEY, "beat");
-        let beat = self.ingress.call::<Empty>(target, &self.beat, None);
-        match tokio::time::timeout(BEAT_TIMEOUT, beat).await {
-            Ok(Err(CallError::Unreadable { .. }) | Ok(_)) => Ok(()),
-            Ok(Err(error)) => Err(error),
-            Err(_) => Err(CallError::Unreachable {
-                address: self.ingress.address(),
-                reason: "no answer".to_owned(),
-            }),
+        match self.ingress.call_within::<Empty>(BEAT_TIMEOUT, target, &self.beat, None).await {
+            Err(CallError::Unreadable { .. }) | Ok(_) => Ok(()),
+            Err(error) => Err(error),
         }
     }
 

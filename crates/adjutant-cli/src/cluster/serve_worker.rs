@@ -54,7 +54,8 @@ pub(crate) fn run_serve_worker(
         .map_err(|error| failed("start the runtime", error))?;
     let store = args.store.as_deref().map(ClusterStore::open).transpose();
     let store = store.map_err(|error| Failure::usage(format!("--store: {error}")))?;
-    let checkouts = home.join("cluster");
+    // Two workers may have the same state directory, as those of `cluster dev`.
+    let checkouts = home.join("cluster").join("checkouts").join(&name);
     let setup = WorkerSetup {
         name,
         listen: args.listen,

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use adjutant_testkit::fake::{Api, Script};
+use rustix::process::Signal;
 
 use crate::cluster::node::{Cluster, server, until};
 use crate::support::project::{Project, done, one_story, runs, says, writes};
@@ -33,7 +34,7 @@ fn start(rig: &Rig, cluster: &mut Cluster<'_>, worker: &str, provider: Option<&S
 /// Returns the worker that has a checkout of the only run.
 fn worker_at_work(rig: &Rig, workers: &[&'static str]) -> &'static str {
     let has_checkout = |worker: &&&str| {
-        let checkouts = home(rig, worker).join("cluster");
+        let checkouts = home(rig, worker).join("cluster").join("checkouts").join(worker);
         fs::read_dir(checkouts).into_iter().flatten().count() > 0
     };
     workers.iter().find(has_checkout).unwrap()
@@ -108,6 +109,56 @@ parts = [{ text = "Done." }]
     let asked_again = provider.requests().len() - 3;
     assert!(asked_again <= 1, "only the call that was under way is made again");
     until("the store has nothing of the run", || stored_runs(rig).is_empty());
+    rig.assert_unharmed();
+}
+
+#[test]
+fn work_that_comes_back_to_a_worker_has_what_was_done_elsewhere_meanwhile() {
+    let Some(node) = server() else { return };
+    let steps = 9;
+    let mut script = "delay_ms = 1500\n[[conversation]]\n".to_owned();
+    for step in 1..=steps {
+        script += &format!(
+            "[[conversation.turn]]\nparts = [{{ call = {{ name = \"Run\", arguments = {{ command = \"echo step {step} >> made.txt\" }} }} }}]\n"
+        );
+    }
+    script += "[[conversation.turn]]\nparts = [{ text = \"Done.\" }]\n";
+    let provider = Server::start(Api::Chat, Script::from_toml(&script).unwrap());
+    let project = Project::new(&one_story(), []);
+    let rig = project.rig();
+    let mut cluster = Cluster::start(rig, node);
+    for worker in ["one", "two"] {
+        start(rig, &mut cluster, worker, Some(&provider));
+    }
+    let runtime = cluster.runtime();
+    let args = ["delegate", "--yes", "--write", "--model", "fake/priced", "-t", "a=Write"];
+    let args = [&args[..], &["--runtime", &runtime]].concat();
+    let path = std::env::var_os("PATH").unwrap();
+    let front = provider.call(rig, &args).env("PATH", path).start();
+    until("the first steps are recorded", || provider.requests().len() >= 3);
+    let first = worker_at_work(rig, &["one", "two"]);
+    let second = if first == "one" { "two" } else { "one" };
+    cluster.signal_worker(first, Signal::STOP);
+    let before = provider.requests().len();
+    until("the other worker goes on", || provider.requests().len() >= before + 3);
+    cluster.signal_worker(first, Signal::CONT);
+    until("it goes on further", || provider.requests().len() >= before + 4);
+    cluster.kill_worker(second);
+    let output = front.finish();
+    assert_eq!(output.code, 0, "{output}");
+    let run = rig.only_run();
+    let events = rig.events(&run);
+    let outputs = events.iter().filter(|event| event["type"] == "tool_returned");
+    let interrupted: Vec<usize> = (1..=steps)
+        .zip(outputs)
+        .filter(|(_, event)| event["content"].as_str().unwrap().starts_with("Interrupted"))
+        .map(|(step, _)| step)
+        .collect();
+    let work = project.left(&run, "a", "made.txt");
+    for step in 1..=steps {
+        let times = work.lines().filter(|line| *line == format!("step {step}")).count();
+        assert!(times == 1 || interrupted.contains(&step) && times == 0, "step {step}:\n{work}");
+    }
     rig.assert_unharmed();
 }
 
