@@ -7,7 +7,8 @@
 //!
 //! | object | what it has |
 //! |---|---|
-//! | `history/COMMIT` | a commit and what it reaches, without what an earlier bundle here has |
+//! | `history/full/COMMIT` | a commit and everything that it reaches |
+//! | `history/COMMIT` | the same without what one bundle in `history/full` has |
 //! | `runs/RUN/base` | the uncommitted files of the user, and results that the run builds on |
 //! | `runs/RUN/SESSION/EPOCH-NUMBER-WORKER-COMMIT` | the work of an agent after a step; the last one counts |
 //!
@@ -26,6 +27,7 @@ use adjutant_core::workspace::OwnWorkspace;
 use adjutant_core::{Event, RunId, SessionId};
 use adjutant_workspace::space::{
     Workspace, Workspaces, base_references, create_repository, recreate_checkout,
+    refuse_new_credentials,
 };
 use adjutant_workspace::{Git, ObjectId, Repository, ResultRef};
 
@@ -34,8 +36,13 @@ pub use adjutant_workspace::space::PortableBase;
 use crate::error_chain::error_chain;
 use crate::workspaces::as_record;
 
-/// How many commits below HEAD are searched for one that the store has.
-const SEARCHED: usize = 10_000;
+/// Where commits are with all of their history, and without what one of the former has.
+const FULL_HISTORY: &str = "history/full";
+const HISTORY: &str = "history";
+
+/// How many commits below HEAD are searched for one whose full history is stored. After more of them, storing all of it
+/// again costs less than reading both bundles for every run.
+const SEARCHED: usize = 500;
 
 /// How long an agent's step waits for a store that does not answer.
 const STORE_TIME: Duration = Duration::from_secs(600);
@@ -218,23 +225,26 @@ pub fn store_base(
 }
 
 /// Stores a commit with its history, as far as the store does not have it.
+///
+/// A bundle builds on a full one, never on another that builds on one, so that reading takes two of them, however many
+/// runs were started from however many commits.
 fn store_history(
     store: &dyn WorkStore,
     (repository, scratch): (&Repository, &Path),
     head: &ObjectId,
 ) -> Result<(), StoreError> {
-    let stored = store.list("history")?;
-    if stored.iter().any(|name| name == head.as_str()) {
+    let full = store.list(FULL_HISTORY)?;
+    let has =
+        |names: &[String], commit: &ObjectId| names.iter().any(|name| name == commit.as_str());
+    if has(&full, head) || has(&store.list(HISTORY)?, head) {
         return Ok(());
     }
     let below = repository.commits_below(head, SEARCHED).map_err(|error| StoreError::of(&error))?;
-    let known = below.into_iter().find(|commit| stored.iter().any(|name| name == commit.as_str()));
-    let known: Vec<ObjectId> = known.into_iter().collect();
-    put_bundle(store, &history_name(head), (repository, scratch), &["HEAD".to_owned()], &known)
-}
-
-fn history_name(commit: &ObjectId) -> String {
-    format!("history/{commit}")
+    let known: Vec<ObjectId> =
+        below.into_iter().find(|commit| has(&full, commit)).into_iter().collect();
+    let directory = if known.is_empty() { FULL_HISTORY } else { HISTORY };
+    let name = format!("{directory}/{head}");
+    put_bundle(store, &name, (repository, scratch), &["HEAD".to_owned()], &known)
 }
 
 /// Makes a checkout of a stored state below `place` and returns its top, or returns the one that is there already.
@@ -275,24 +285,21 @@ pub fn open_checkout(
     Ok(tree)
 }
 
-/// Takes in a commit and its history: every bundle that the one of `head` builds on, the earliest first.
+/// Takes in a commit and its history: its bundle, and before that the full one that it builds on.
 fn take_history(
     store: &dyn WorkStore,
     (repository, scratch): (&Repository, &Path),
     head: &ObjectId,
 ) -> Result<(), StoreError> {
+    if store.list(FULL_HISTORY)?.iter().any(|name| name == head.as_str()) {
+        return take_bundle(store, &format!("{FULL_HISTORY}/{head}"), repository, scratch);
+    }
     with_scratch_file(scratch, |file| {
-        let folder = file.parent().unwrap_or(scratch);
-        let (mut files, mut next) = (Vec::new(), Some(head.clone()));
-        while let Some(commit) = next {
-            let file = folder.join(commit.as_str());
-            store.fetch(&history_name(&commit), &file)?;
-            next = required_commit(&file)?;
-            files.push(file);
+        store.fetch(&format!("{HISTORY}/{head}"), file)?;
+        if let Some(full) = required_commit(file)? {
+            take_bundle(store, &format!("{FULL_HISTORY}/{full}"), repository, scratch)?;
         }
-        files.iter().rev().try_for_each(|file| {
-            repository.take_bundle(file).map_err(|error| StoreError::of(&error))
-        })
+        repository.take_bundle(file).map_err(|error| StoreError::of(&error))
     })
 }
 
@@ -422,6 +429,8 @@ impl PortableWork {
             worker: self.worker.clone(),
             commit: commit.to_string(),
         };
+        let checked = refuse_new_credentials(repository, &self.base, commit);
+        checked.map_err(|error| StoreError::of(&error))?;
         let reference = ResultRef::new(run, &name).map_err(|error| StoreError::of(&error))?;
         let (reference, path) = (reference.to_string(), next.path(run, &name));
         // The base itself is stored only if it is not the run's.

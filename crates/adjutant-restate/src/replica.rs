@@ -480,15 +480,46 @@ fn open_checkout(
     Ok(RunCheckout { state, place, tree, work })
 }
 
-/// Ends a delegation that this worker cannot work for.
+/// Answers an effect that this worker cannot perform. Ends its delegation, if that has not ended.
 fn refuse(commands: &mpsc::UnboundedSender<SentCommand>, effect: &Effect, problem: &str) {
-    let is_order = matches!(effect, Effect::Stop { .. } | Effect::StopModel { .. } | Effect::Close);
-    let Some(session) = session_of(effect).filter(|_| !is_order) else { return };
-    let message = problem.to_owned();
-    let command = Command::Crash { session, message, backtrace: String::new() };
+    let Some(command) = refusal_of(effect, problem.to_owned()) else { return };
     let at = adjutant_core::Timestamp::ZERO;
     // The sending task holds the other side.
     let _ = commands.send(SentCommand { at, wall_ms: wall_now(), command, answer: None });
+}
+
+fn refusal_of(effect: &Effect, problem: String) -> Option<Command> {
+    match effect {
+        // These are also due for a delegation that has ended, and the run waits for their answers.
+        Effect::CommitWork { session, .. } => {
+            Some(Command::TakeKeptWork { session: *session, kept: Err(problem) })
+        }
+        Effect::Merge { session, .. } => {
+            Some(Command::TakeMerge { session: *session, merged: Err(problem) })
+        }
+        Effect::Stop { .. } | Effect::StopModel { .. } | Effect::Close => None,
+        Effect::Model { .. }
+        | Effect::Prompt { .. }
+        | Effect::ForwardCall { .. }
+        | Effect::Tool { .. }
+        | Effect::PrepareWrite { .. }
+        | Effect::Write { .. }
+        | Effect::Fetch { .. }
+        | Effect::Delegate { .. }
+        | Effect::ReturnResults { .. }
+        | Effect::Verify { .. }
+        | Effect::UpdateTaskList { .. }
+        | Effect::MakeWorkspace { .. }
+        | Effect::Markers { .. }
+        | Effect::Check { .. }
+        | Effect::CollectHandover { .. }
+        | Effect::AskApproval { .. }
+        | Effect::AskDomain { .. } => session_of(effect).map(|session| Command::Crash {
+            session,
+            message: problem,
+            backtrace: String::new(),
+        }),
+    }
 }
 
 /// Waits until the engine that performs the effects has ended; forever if there is none.
@@ -516,5 +547,22 @@ fn answer_rest(mut requests: mpsc::UnboundedReceiver<AwaitedRequest>) {
     requests.close();
     while let Ok((_, done)) = requests.try_recv() {
         let _ = done.send(());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_does_not_wait_for_work_that_cannot_be_kept() {
+        let session = SessionId::new(1_700_000_000, [1; 6]);
+        let merge = Effect::Merge { session, into: session, commit: String::new() };
+        let refused = refusal_of(&merge, "no engine".to_owned());
+        let merged = Err("no engine".to_owned());
+        assert_eq!(refused, Some(Command::TakeMerge { session, merged }));
+        assert_eq!(refusal_of(&Effect::Close, String::new()), None);
+        let markers = Effect::CollectHandover { session, turn: 1, has_note: false, max_bytes: 1 };
+        assert!(matches!(refusal_of(&markers, String::new()), Some(Command::Crash { .. })));
     }
 }

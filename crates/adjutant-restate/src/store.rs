@@ -77,14 +77,19 @@ impl ClusterStore {
         &self.address
     }
 
-    fn wait<T>(&self, call: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+    fn wait<T: Send>(
+        &self,
+        call: impl Future<Output = Result<T, StoreError>> + Send,
+    ) -> Result<T, StoreError> {
         if self.directory.as_ref().is_some_and(|directory| !directory.is_there()) {
             return Err(self.unavailable(&"its directory is missing or was replaced"));
         }
-        match &self.runtime {
-            Some(runtime) => runtime.block_on(call),
-            None => Err(StoreError::Unavailable("it is being closed".to_owned())),
-        }
+        let Some(runtime) = &self.runtime else {
+            return Err(StoreError::Unavailable("it is being closed".to_owned()));
+        };
+        // On a thread of its own: the caller's may drive another runtime, which must not wait for this one.
+        let done = std::thread::scope(|scope| scope.spawn(|| runtime.block_on(call)).join());
+        done.unwrap_or_else(|_| Err(StoreError::Failed("a call of the store panicked".to_owned())))
     }
 
     fn unavailable(&self, error: &dyn fmt::Display) -> StoreError {
@@ -229,6 +234,14 @@ mod tests {
         store.remove_all("runs/a")?;
         assert_eq!(store.list("runs/a/b")?, Vec::<String>::new());
         store.remove("runs/a/base")
+    }
+
+    #[tokio::test]
+    async fn it_can_be_asked_on_a_thread_that_drives_other_work() {
+        let place = tempfile::tempdir().map(|it| it.path().to_owned()).unwrap_or_default();
+        let made = std::fs::create_dir_all(&place);
+        let store = ClusterStore::open(&format!("file://{}", place.display()));
+        assert_eq!(store.and_then(|store| store.list("runs")), Ok(Vec::new()), "{made:?}");
     }
 
     #[test]

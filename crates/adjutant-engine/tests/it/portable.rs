@@ -42,7 +42,8 @@ impl DirectoryStore {
             let name = entry.file_name().to_string_lossy().into_owned();
             (name, entry.metadata().unwrap().len())
         };
-        entries.map(|entry| size(entry.unwrap())).collect()
+        let files = entries.map(Result::unwrap).filter(|it| it.file_type().unwrap().is_file());
+        files.map(size).collect()
     }
 }
 
@@ -92,12 +93,18 @@ fn a_checkout_elsewhere_has_the_files_and_the_history_of_the_users() {
     let (user, store, elsewhere) =
         (UserRepository::new(), DirectoryStore::new(), TempDir::new_in("/var/tmp").unwrap());
     let first = store_base(&store, (&user.tree(), &user.state()), run(1), &[]).unwrap();
-    fs::write(user.tree().join("later"), "committed later\n").unwrap();
-    user.git(&["add", "later"]);
-    user.git(&["commit", "-q", "-m", "second"]);
-    let second = store_base(&store, (&user.tree(), &user.state()), run(2), &[]).unwrap();
-    assert_eq!(store.stored("history").len(), 2, "the second bundle builds on the first");
-    for (number, base, commits) in [(1, &first, 1), (2, &second, 2)] {
+    let mut bases = vec![(1, first, 1)];
+    for number in 2..=4 {
+        fs::write(user.tree().join("later"), format!("committed {number}\n")).unwrap();
+        user.git(&["add", "later"]);
+        user.git(&["commit", "-q", "-m", "later"]);
+        let base = store_base(&store, (&user.tree(), &user.state()), run(number), &[]).unwrap();
+        bases.push((number, base, usize::from(number)));
+    }
+    assert_eq!(store.stored("history/full").len(), 1, "the history is stored once");
+    assert_eq!(store.stored("history").len(), 3, "the others build on it");
+    for (number, base, commits) in &bases {
+        let (number, commits) = (*number, *commits);
         let place = elsewhere.path().join(number.to_string());
         let tree = open_checkout(&store, &place, run(number), base).unwrap();
         assert_eq!(tree.file_name(), user.tree().file_name(), "agents may look at the name");
@@ -110,7 +117,7 @@ fn a_checkout_elsewhere_has_the_files_and_the_history_of_the_users() {
         assert_eq!(open_checkout(&store, &place, run(number), base).unwrap(), tree);
         assert!(tree.join("touched").exists());
     }
-    let copy = elsewhere.path().join("2").join("tree");
+    let copy = elsewhere.path().join("4").join("tree");
     fs::remove_file(copy.join("touched")).unwrap();
     assert_eq!(files(&copy), files(&user.tree()));
 }

@@ -80,18 +80,34 @@ fn find_credentials(grant: &Path) -> Vec<PathBuf> {
 
 /// Says whether a file of a tree, or a directory it lies in, is a credential.
 pub(super) fn is_credential(top: &Path, file: &Path) -> bool {
+    is_credential_name(file) || holds_private_key(&top.join(file))
+}
+
+/// Says whether the name of a file, or of a directory it lies in, means credentials.
+pub(super) fn is_credential_name(file: &Path) -> bool {
     let named = |path: &Path| CREDENTIALS.iter().any(|name| path.ends_with(name));
-    let is_in_one = file.ancestors().skip(1).any(|at| named(at) && !is_credential_only_as_file(at));
-    named(file) || is_in_one || holds_private_key(&top.join(file))
+    named(file) || file.ancestors().skip(1).any(|at| named(at) && !is_credential_only_as_file(at))
+}
+
+/// Says whether the name of a file suggests that it holds a private key.
+pub(super) fn may_hold_private_key(file: &Path) -> bool {
+    let is_named = |end: &OsStr| KEY_EXTENSIONS.iter().any(|it| end.eq_ignore_ascii_case(it));
+    file.extension().is_none_or(is_named)
+}
+
+/// Says whether the text of a file contains a private key near its beginning.
+pub(super) fn contains_private_key(text: &[u8]) -> bool {
+    let head = &text[..text.len().min(usize::try_from(PEM_BYTES).unwrap_or(usize::MAX))];
+    let has = |marker: &[u8]| head.windows(marker.len()).any(|part| part == marker);
+    KEY_MARKERS.into_iter().any(has)
 }
 
 /// Says whether a file contains a private key. Only files whose name or beginning suggests one are read.
 fn holds_private_key(path: &Path) -> bool {
-    let extension = path.extension();
-    let is_named = |end: &OsStr| KEY_EXTENSIONS.iter().any(|it| end.eq_ignore_ascii_case(it));
-    if extension.is_some_and(|end| !is_named(end)) {
+    if !may_hold_private_key(path) {
         return false;
     }
+    let extension = path.extension();
     let most = if extension.is_some() { u64::MAX } else { PLAIN_BYTES };
     if !fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() <= most) {
         return false;
@@ -107,8 +123,7 @@ fn holds_private_key(path: &Path) -> bool {
         }
     }
     let read = file.take(PEM_BYTES).read_to_end(&mut head);
-    let has = |marker: &[u8]| head.windows(marker.len()).any(|part| part == marker);
-    read.is_ok() && KEY_MARKERS.into_iter().any(has)
+    read.is_ok() && contains_private_key(&head)
 }
 /// Words in a settings file whose line may contain a password or token, in lower case.
 const SECRET_WORDS: [&str; 6] = ["token", "password", "passwd", "secret", "_auth", "credential"];

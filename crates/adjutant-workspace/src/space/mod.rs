@@ -37,7 +37,9 @@ mod workspaces;
 mod worktree;
 
 pub use error::WorkspaceError;
-pub use portable::{PortableBase, base_references, create_repository, recreate_checkout};
+pub use portable::{
+    PortableBase, base_references, create_repository, recreate_checkout, refuse_new_credentials,
+};
 pub use rebase::RebasedWorkspace;
 pub use record::{WorkspaceBacking, WorkspaceRecord};
 pub use sweep::SweepOutcome;

@@ -14,10 +14,16 @@ use serde::{Deserialize, Serialize};
 
 use super::WorkspaceError;
 use super::adopt_foreign::base_ref;
-use super::credentials::is_credential;
+use super::credentials::{
+    contains_private_key, is_credential, is_credential_name, may_hold_private_key,
+};
+use crate::git::DiffStatus;
 use crate::git::path_of;
 use crate::private;
 use crate::{Git, GitError, HeadRef, ObjectId, Repository, head_around};
+
+/// The mode of a submodule, whose id is a commit of another repository.
+const SUBMODULE_MODE: u32 = 0o160_000;
 
 /// The most files that an error names.
 const NAMED: usize = 5;
@@ -54,6 +60,11 @@ impl PortableBase {
     ) -> Result<Self, WorkspaceError> {
         let captured = repository.capture_reproducibly()?;
         refuse_credentials(repository, &captured.commit)?;
+        // What was deleted and not committed yet is still in HEAD, which goes along.
+        let differs = captured.head.iter().filter(|head| **head != captured.commit);
+        differs
+            .into_iter()
+            .try_for_each(|head| refuse_new_credentials(repository, &captured.commit, head))?;
         for commit in more.iter().chain([&captured.commit]) {
             keep_base(repository, run, commit)?;
         }
@@ -156,17 +167,45 @@ pub fn recreate_checkout(
 
 /// Refuses a commit with files that are credentials by their names or contents.
 fn refuse_credentials(repository: &Repository, commit: &ObjectId) -> Result<(), WorkspaceError> {
-    let call = repository.call("ls-tree").args([
-        "-r",
-        "-z",
-        "--full-tree",
-        "--name-only",
-        commit.as_str(),
-    ]);
-    let output = call.run()?;
-    let paths = output.bytes.split(|byte| *byte == 0).filter(|path| !path.is_empty());
+    let args = ["-r", "-z", "--full-tree", "--name-only", commit.as_str()];
+    let paths = listed_paths(&repository.call("ls-tree").args(args).run()?.bytes);
     let top = repository.work_tree();
-    let found = paths.map(path_of).filter(|path| is_credential(top, path));
+    refuse(paths.into_iter().filter(|path| is_credential(top, path)))
+}
+
+/// Refuses a commit of an agent's work in which files that it added or changed are credentials by their names or
+/// contents.
+///
+/// # Errors
+///
+/// [`WorkspaceError::Credentials`] if there are any; otherwise why git failed.
+pub fn refuse_new_credentials(
+    repository: &Repository,
+    base: &ObjectId,
+    commit: &ObjectId,
+) -> Result<(), WorkspaceError> {
+    let mut found = Vec::new();
+    for file in repository.diff(base, commit)?.entries {
+        // Deleted files and submodules have no content.
+        let has_content = file.status != DiffStatus::Deleted && file.new_mode != SUBMODULE_MODE;
+        let holds_key = || -> Result<bool, GitError> {
+            let read = repository.call("cat-file").args(["blob", file.new_id.as_str()]).run()?;
+            Ok(contains_private_key(&read.bytes))
+        };
+        let may_hold_key = has_content && may_hold_private_key(&file.path);
+        if has_content && is_credential_name(&file.path) || may_hold_key && holds_key()? {
+            found.push(file.path.clone());
+        }
+    }
+    refuse(found.into_iter())
+}
+
+fn refuse(found: impl Iterator<Item = PathBuf>) -> Result<(), WorkspaceError> {
     let found: Vec<PathBuf> = found.take(NAMED).collect();
     if found.is_empty() { Ok(()) } else { Err(WorkspaceError::Credentials { paths: found }) }
+}
+
+/// Returns the paths that git listed with a zero byte after each.
+fn listed_paths(listed: &[u8]) -> Vec<PathBuf> {
+    listed.split(|byte| *byte == 0).filter(|path| !path.is_empty()).map(path_of).collect()
 }

@@ -113,6 +113,35 @@ parts = [{ text = "Done." }]
 }
 
 #[test]
+fn a_worker_that_is_restarted_during_a_command_goes_on_with_the_stored_work() {
+    let Some(node) = server() else { return };
+    let turns = [
+        writes("a", "made.txt", "made\n"),
+        runs("a", "echo run >> made.txt; echo begun; sleep 600"),
+        says("a", "{{result | first_line}}"),
+    ];
+    let project = Project::new(&one_story(), turns);
+    let rig = project.rig();
+    let mut cluster = Cluster::start(rig, node);
+    start(rig, &mut cluster, "one", None);
+    let runtime = cluster.runtime();
+    let model = format!("script:{}", rig.path().join("script.json").display());
+    let args = ["delegate", "--yes", "--write", "--model", &model, "-t", "a=Write"];
+    let mut front = project.call(args).args(["--runtime", &runtime]).start();
+    front.wait_for("[a] Run");
+    let run = rig.only_run();
+    until("the command runs", || rig.events(&run).iter().any(|event| event["type"] == "printed"));
+    cluster.kill_worker("one");
+    start(rig, &mut cluster, "one", None);
+    let output = front.finish();
+    assert_eq!(output.code, 0, "{output}");
+    assert!(output.stdout.contains("Interrupted"), "{output}");
+    let work = project.left(&run, "a", "made.txt");
+    assert!(["made\nrun", "made"].contains(&work.as_str()), "{work}");
+    rig.assert_unharmed();
+}
+
+#[test]
 fn work_that_comes_back_to_a_worker_has_what_was_done_elsewhere_meanwhile() {
     let Some(node) = server() else { return };
     let steps = 9;

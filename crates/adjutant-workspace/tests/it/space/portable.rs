@@ -4,6 +4,7 @@ use std::fs;
 
 use adjutant_workspace::space::{
     PortableBase, WorkspaceError, base_references, create_repository, recreate_checkout,
+    refuse_new_credentials,
 };
 use adjutant_workspace::{Git, Repository};
 
@@ -137,7 +138,26 @@ fn a_state_with_credentials_is_not_captured_for_other_machines() {
             panic!("{path}: {captured:?}");
         };
         assert_eq!(paths, [PathBuf::from(path)]);
+        // Nor is the commit of an agent that made it.
+        let repository_of_user = repository(&user);
+        let base = repository_of_user.head().unwrap().unwrap();
+        let work = user.commit("work");
+        let refused = refuse_new_credentials(&repository_of_user, &base, &work);
+        let Err(WorkspaceError::Credentials { paths }) = refused else {
+            panic!("{path} in the work of an agent: {refused:?}");
+        };
+        assert_eq!(paths, [PathBuf::from(path)]);
+        // One that is deleted but still in HEAD would go along with the history.
+        fs::remove_file(user.tree.join(path)).unwrap();
+        let captured = PortableBase::capture(&repository_of_user, &user.tree, RUN, &[]);
+        assert!(matches!(captured, Err(WorkspaceError::Credentials { .. })), "{path} in HEAD");
+        let cleaned = user.commit("removed");
+        assert!(
+            refuse_new_credentials(&repository_of_user, &work, &cleaned).is_ok(),
+            "it was removed"
+        );
         // A file that git ignores is not captured at all.
+        user.write(path, text);
         user.write(".gitignore", &format!("/{path}\n"));
         assert!(PortableBase::capture(&repository(&user), &user.tree, RUN, &[]).is_ok(), "{path}");
     }
