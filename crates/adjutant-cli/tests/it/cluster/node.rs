@@ -25,6 +25,8 @@ pub(crate) struct Cluster<'rig> {
     server: PathBuf,
     nodes: Vec<Node>,
     workers: BTreeMap<String, Running<'rig>>,
+    /// Variables of all workers.
+    pub(crate) environment: Vec<(&'static str, String)>,
 }
 
 /// One node of a cluster.
@@ -61,7 +63,8 @@ impl<'rig> Cluster<'rig> {
         let node = |it: &[TcpListener; 3]| Node { ports: it.each_ref().map(port), process: None };
         let nodes = bound.iter().map(node).collect();
         drop(bound);
-        let mut cluster = Self { rig, server, nodes, workers: BTreeMap::new() };
+        let (workers, environment) = (BTreeMap::new(), Vec::new());
+        let mut cluster = Self { rig, server, nodes, workers, environment };
         for node in 0..count {
             cluster.spawn_node(node);
         }
@@ -214,7 +217,9 @@ impl<'rig> Cluster<'rig> {
 
     fn add_worker(&mut self, name: &str, call: Call<'rig>) {
         // Workspaces need git.
-        let mut worker = call.env("PATH", std::env::var_os("PATH").unwrap()).start();
+        let call = call.env("PATH", std::env::var_os("PATH").unwrap());
+        let set = |call: Call<'rig>, (name, value): &(&str, String)| call.env(name, value);
+        let mut worker = self.environment.iter().fold(call, set).start();
         worker.wait_for("is at work");
         self.workers.insert(name.to_owned(), worker);
     }
@@ -282,7 +287,7 @@ impl Drop for Cluster<'_> {
 }
 
 /// Returns the answer to a request on this machine; `None` if there is none.
-fn request(port: u16, line: &str, body: &str) -> Option<String> {
+pub(crate) fn request(port: u16, line: &str, body: &str) -> Option<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
     // The older version of HTTP has no chunks in its answers.
     let request = format!(

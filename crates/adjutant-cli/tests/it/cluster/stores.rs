@@ -1,12 +1,14 @@
 //! Workers that share nothing but the cluster and its store: work goes on elsewhere, and results come back.
 
 use std::fs;
+use std::net::TcpListener;
 use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 
 use adjutant_testkit::fake::{Api, Script};
 use rustix::process::Signal;
 
-use crate::cluster::node::{Cluster, server, until};
+use crate::cluster::node::{Cluster, request, server, until};
 use crate::support::project::{Project, done, one_story, runs, says, writes};
 use crate::support::rig::Rig;
 use crate::support::server::Server;
@@ -21,13 +23,27 @@ fn home(rig: &Rig, worker: &str) -> PathBuf {
     rig.path().join(format!("home-of-{worker}"))
 }
 
-/// Starts a worker with a state directory of its own.
-fn start(rig: &Rig, cluster: &mut Cluster<'_>, worker: &str, provider: Option<&Server>) {
+/// The address of a store in a directory of the test.
+fn directory_store(rig: &Rig) -> String {
     let store = rig.path().join("store");
     fs::create_dir_all(&store).unwrap();
+    format!("file://{}", store.display())
+}
+
+/// Starts a worker with a state directory of its own.
+fn start(rig: &Rig, cluster: &mut Cluster<'_>, worker: &str, provider: Option<&Server>) {
+    start_with(rig, cluster, worker, provider, &directory_store(rig));
+}
+
+fn start_with(
+    rig: &Rig,
+    cluster: &mut Cluster<'_>,
+    worker: &str,
+    provider: Option<&Server>,
+    store: &str,
+) {
     let home = home(rig, worker).display().to_string();
-    let store = format!("file://{}", store.display());
-    let flags = ["--home", &home, "--store", &store, "--keep", "5s"].map(str::to_owned);
+    let flags = ["--home", &home, "--store", store, "--keep", "5s"].map(str::to_owned);
     cluster.start_worker_with(worker, provider, &flags);
 }
 
@@ -43,6 +59,85 @@ fn worker_at_work(rig: &Rig, workers: &[&'static str]) -> &'static str {
 #[test]
 fn the_work_of_a_lost_worker_goes_on_at_another_one() {
     let Some(node) = server() else { return };
+    let project = Project::new(&one_story(), []);
+    let store = directory_store(project.rig());
+    let _cluster = lose_a_worker(&project, node, &store, &[]);
+    until("the store has nothing of the run", || stored_runs(project.rig()).is_empty());
+}
+
+#[test]
+fn the_store_may_be_a_bucket_of_an_s3_service() {
+    let Some(node) = server() else { return };
+    let Some(mut service) = FakeS3::start() else { return };
+    let project = Project::new(&one_story(), []);
+    let environment = [
+        ("AWS_ENDPOINT_URL", format!("http://127.0.0.1:{}", service.port)),
+        ("AWS_ACCESS_KEY_ID", "anyone".to_owned()),
+        ("AWS_SECRET_ACCESS_KEY", "a-key-of-a-fake".to_owned()),
+        ("AWS_REGION", "us-east-1".to_owned()),
+    ];
+    let _cluster = lose_a_worker(&project, node, "s3://bucket/adjutant", &environment);
+    until("the bucket has nothing of the run", || !service.objects().contains("adjutant/runs/"));
+    assert!(service.objects().contains("adjutant/history/full/"), "{}", service.objects());
+    service.stop();
+    // The keys are in no record.
+    let records = fs::read_to_string(
+        project.rig().run_folder(&project.rig().only_run()).join("journal.jsonl"),
+    );
+    assert!(!records.unwrap().contains("a-key-of-a-fake"));
+}
+
+/// An S3 service on this machine: the program `moto_server`, from PyPI.
+struct FakeS3 {
+    port: u16,
+    process: Child,
+}
+
+impl FakeS3 {
+    /// Starts the service with an empty bucket, or says that nothing is checked.
+    fn start() -> Option<Self> {
+        let Some(program) = std::env::var_os("ADJUTANT_TEST_S3") else {
+            println!(
+                "NOT CHECKED: ADJUTANT_TEST_S3 names no moto_server, so no S3 service was used; tests/cluster/run sets it"
+            );
+            return None;
+        };
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let mut command = Command::new(program);
+        command.args(["-H", "127.0.0.1", "-p", &port.to_string()]);
+        let process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let service = Self { port, process };
+        until("the service has a bucket", || {
+            request(port, "PUT /bucket", "").is_some_and(|answer| answer.contains(" 200"))
+        });
+        Some(service)
+    }
+
+    /// The names of all objects, as XML.
+    fn objects(&self) -> String {
+        request(self.port, "GET /bucket", "").unwrap()
+    }
+
+    fn stop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Drop for FakeS3 {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Has a writer work on one of two workers that share only the store, loses that worker with all of its files, and
+/// checks the result. Returns the cluster.
+fn lose_a_worker<'rig>(
+    project: &'rig Project,
+    node: PathBuf,
+    store: &str,
+    environment: &[(&'static str, String)],
+) -> Cluster<'rig> {
     // Slow enough that the worker can be lost between two steps.
     let provider = Server::start(
         Api::Chat,
@@ -60,12 +155,12 @@ parts = [{ text = "Done." }]
         )
         .unwrap(),
     );
-    let project = Project::new(&one_story(), []);
     let rig = project.rig();
     rig.write("mine.txt", "uncommitted");
     let mut cluster = Cluster::start(rig, node);
+    cluster.environment = environment.to_vec();
     for worker in ["one", "two"] {
-        start(rig, &mut cluster, worker, Some(&provider));
+        start_with(rig, &mut cluster, worker, Some(&provider), store);
     }
     let runtime = cluster.runtime();
     let args = [
@@ -80,7 +175,8 @@ parts = [{ text = "Done." }]
         &runtime,
     ];
     let path = std::env::var_os("PATH").unwrap();
-    let front = provider.call(rig, &args).env("PATH", path).start();
+    let front = provider.call(rig, &args).env("PATH", path);
+    let front = environment.iter().fold(front, |call, (name, value)| call.env(name, value)).start();
     until("the first step is recorded", || provider.requests().len() >= 2);
     let lost = worker_at_work(rig, &["one", "two"]);
     cluster.kill_worker(lost);
@@ -108,8 +204,8 @@ parts = [{ text = "Done." }]
     assert!(made["project"].is_null(), "the agent is told what the run is told: {made}");
     let asked_again = provider.requests().len() - 3;
     assert!(asked_again <= 1, "only the call that was under way is made again");
-    until("the store has nothing of the run", || stored_runs(rig).is_empty());
     rig.assert_unharmed();
+    cluster
 }
 
 #[test]
