@@ -541,7 +541,7 @@ pub(crate) struct WorkFlags {
     #[arg(long, value_name = "USD", allow_negative_numbers = true, value_parser = dollars)]
     pub(crate) approve_below: Option<f64>,
 
-    /// Where the run is at work: restate://HOST:PORT for the workers of a cluster, or local [default: local].
+    /// Where to run: restate://HOST:PORT for the workers of a cluster, or local [default: local].
     #[arg(long, env = "ADJUTANT_RUNTIME", value_name = "URL", hide_env_values = true)]
     pub(crate) runtime: Option<String>,
 

@@ -281,9 +281,18 @@ impl RunToResume {
     /// Reads the journal of a run.
     fn read(files: RunFiles) -> Result<Self, Failure> {
         let journal = files.read().map_err(records::archive_failure)?;
-        let past = journal.resume_info().ok_or_else(|| {
-            Failure::usage(format!("nothing to resume: {} never began", files.id()))
-        })?;
+        let past = match (journal.resume_info(), files.runtime()) {
+            (None, Some(named)) => {
+                let decisions = runtime::decisions_of(&named, files.id())?;
+                ResumeInfo::of(
+                    decisions.iter().flat_map(|it| it.events.iter().map(|event| (it.at, event))),
+                )
+            }
+            (past, _) => past,
+        };
+        let never_began =
+            || Failure::usage(format!("nothing to resume: {} never began", files.id()));
+        let past = past.ok_or_else(never_began)?;
         Ok(Self { files, journal, past })
     }
 
@@ -487,7 +496,7 @@ pub(crate) fn worker_engine(
     let flags = WorkspaceSetupFlags::default();
     let toolchains = Some(&settings.toolchains);
     if let Some(terms) = &mut past.terms {
-        // Those of this machine, but for what the person switched off.
+        // This machine's toolchains, except those that the person disabled.
         terms.toolchains = toolchain_names().map(str::to_owned).collect();
     }
     let mut spaces = flags.setup_resumed(archive.path(), run, &past, toolchains, false)?;

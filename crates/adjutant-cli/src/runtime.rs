@@ -3,9 +3,12 @@
 use std::path::Path;
 use std::rc::Rc;
 
-use adjutant_engine::RemoteRuntime;
+use adjutant_core::RunId;
+use adjutant_engine::{RecordedDecision, RemoteRuntime};
 
 use crate::args::WorkFlags;
+#[cfg(feature = "restate")]
+use crate::exit::Exit;
 use crate::exit::Failure;
 use crate::settings::Settings;
 
@@ -19,19 +22,19 @@ pub(crate) fn of_flags(
     home: &Path,
 ) -> Result<Option<Rc<dyn RemoteRuntime>>, Failure> {
     let runtime = open(flags.runtime.as_deref().or(settings.runtime.as_deref()), home)?;
-    let is_local = |flag: &str, why: &str| {
+    let needs_local = |flag: &str, why: &str| {
         Failure::usage(format!("{flag} works only with --runtime local: {why}"))
     };
     match (&runtime, flags) {
         (None, _) => Ok(None),
         (Some(_), WorkFlags { record: Some(_), .. }) => {
-            Err(is_local("--record", "the workers call the provider"))
+            Err(needs_local("--record", "the workers call the provider"))
         }
         (Some(_), WorkFlags { in_place: true, .. }) => {
-            Err(is_local("--in-place", "workers write in workspaces; use --write"))
+            Err(needs_local("--in-place", "workers write in workspaces; use --write"))
         }
         (Some(_), flags) if flags.spaces.worker.is_some() => {
-            Err(is_local("--worker", "the workers of a cluster do the work themselves"))
+            Err(needs_local("--worker", "the workers of a cluster do not run other agent programs"))
         }
         (Some(_), _) => Ok(runtime),
     }
@@ -53,13 +56,35 @@ pub(crate) fn addresses(named: &str) -> Result<Vec<String>, Failure> {
             .hint("Several nodes are separated by commas: restate://10.0.0.1:8080,10.0.0.2:8080.")
     };
     let hosts = named.strip_prefix(SCHEME).ok_or_else(wrong)?;
-    let is_address = |host: &str| {
+    let parse_address = |host: &str| {
         let (name, port) = host.rsplit_once(':')?;
         let port = port.trim_end_matches('/');
         (!name.is_empty() && !name.contains(['/', '@'])).then_some(())?;
         port.parse::<u16>().ok().map(|port| format!("http://{name}:{port}"))
     };
-    hosts.split(',').map(|host| is_address(host).ok_or_else(wrong)).collect()
+    hosts.split(',').map(|host| parse_address(host).ok_or_else(wrong)).collect()
+}
+
+/// Returns the decisions of a run at this runtime, which has them also if the process that started the run was lost
+/// before it wrote any of them down.
+#[cfg(feature = "restate")]
+pub(crate) fn decisions_of(named: &str, run: RunId) -> Result<Vec<RecordedDecision>, Failure> {
+    use crate::cluster::serve_worker::call_failure;
+    let ingress = adjutant_restate::Ingress::new(addresses(named)?);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| {
+        Failure::new(Exit::Failed, format!("cannot start the runtime: {error}"))
+    })?;
+    let asked = async {
+        ingress.check().await?;
+        adjutant_restate::decisions_of(&ingress, run).await
+    };
+    runtime.block_on(asked).map_err(|error| call_failure(&error))
+}
+
+#[cfg(not(feature = "restate"))]
+pub(crate) fn decisions_of(named: &str, _run: RunId) -> Result<Vec<RecordedDecision>, Failure> {
+    addresses(named).and_then(|addresses| connect(addresses, Path::new(""))).map(|_| Vec::new())
 }
 
 #[cfg(feature = "restate")]

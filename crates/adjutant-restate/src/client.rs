@@ -15,8 +15,8 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Value, json};
 
 use crate::wire::{
-    BatchPage, BatchQuery, CLUSTER_KEY, CLUSTER_SERVICE, LiveWorker, RUN_SERVICE, Submission,
-    SubmissionResult,
+    BatchPage, BatchQuery, CLUSTER_KEY, CLUSTER_SERVICE, LiveClusterWorker, RUN_SERVICE,
+    Submission, SubmissionResult,
 };
 
 /// How long one call may take before it is made again.
@@ -79,7 +79,7 @@ pub enum CallError {
 
 impl CallError {
     /// Returns whether the same call may succeed later.
-    const fn is_passing(&self) -> bool {
+    const fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::AdminUnreachable { .. } => true,
             Self::Status { status, .. } => *status >= 500 || *status == 429 || *status == 408,
@@ -191,7 +191,7 @@ impl Ingress {
         let mut pause = FIRST_PAUSE;
         loop {
             match self.call(target, body, once).await {
-                Err(error) if error.is_passing() => {
+                Err(error) if error.is_transient() => {
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(LONGEST_PAUSE);
                 }
@@ -201,7 +201,7 @@ impl Ingress {
     }
 
     /// Returns the live workers that take sessions; none if no worker has ever registered.
-    pub async fn workers(&self) -> Result<Vec<LiveWorker>, CallError> {
+    pub async fn workers(&self) -> Result<Vec<LiveClusterWorker>, CallError> {
         let target = (CLUSTER_SERVICE, CLUSTER_KEY, "workers");
         match self.call(target, &(), None).await {
             Err(CallError::NoWorker { .. }) => Ok(Vec::new()),
@@ -392,7 +392,7 @@ async fn request(
     let request = request
         .body(Full::new(Bytes::from(body.unwrap_or_default())))
         .map_err(|error| unreachable(error.to_string()))?;
-    let answer = http.request(request).await.map_err(|error| unreachable(whole(&error)))?;
+    let answer = http.request(request).await.map_err(|error| unreachable(error_chain(&error)))?;
     let status = answer.status();
     let body = http_body_util::Limited::new(answer.into_body(), MAX_ANSWER).collect().await;
     let body = body.map_err(|error| unreachable(error.to_string()))?.to_bytes();
@@ -408,7 +408,7 @@ async fn request(
 }
 
 /// Returns the text of an error with those of its causes.
-pub(crate) fn whole(error: &dyn std::error::Error) -> String {
+pub(crate) fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

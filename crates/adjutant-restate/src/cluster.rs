@@ -1,7 +1,7 @@
 //! The virtual object that knows which workers live and which runs are under way.
 //!
-//! It compares no clocks: a worker counts as gone when another one has sent several signs of life since its last. So clocks
-//! that differ between machines change nothing, and a cluster that stood still as a whole loses nobody.
+//! It compares no clocks: a worker counts as lost when another one has sent several heartbeats since its last. So clocks
+//! that differ between machines change nothing, and if the whole cluster pauses, no worker is declared lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,14 +9,16 @@ use restate_sdk::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::object::RunObjectClient;
-use crate::wire::{Heartbeat, LiveWorker, RunInput, Submission, WorkerAbilities};
+use crate::wire::{
+    ClusterWorkerAbilities, Heartbeat, LiveClusterWorker, RunInput, Submission, WorkerChange,
+};
 
 /// How many signs of life another worker sends until a silent one counts as gone. Fewer would take the agents from a
 /// worker whose machine is busy for some seconds.
-const MISSED: u32 = 10;
+const MISSED_BEATS_UNTIL_LOST: u32 = 10;
 
 /// How many signs of life another worker sends until one that is gone is forgotten.
-const FORGOTTEN: u32 = 3600;
+const MISSED_BEATS_UNTIL_FORGOTTEN: u32 = 3600;
 
 /// The workers by name.
 type Members = BTreeMap<String, Member>;
@@ -25,7 +27,7 @@ type Members = BTreeMap<String, Member>;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Member {
     instance: String,
-    abilities: WorkerAbilities,
+    abilities: ClusterWorkerAbilities,
     /// The signs of life of each other worker since its own last.
     missed: BTreeMap<String, u32>,
     is_live: bool,
@@ -56,7 +58,7 @@ impl ClusterObject {
         Json(beat): Json<Heartbeat>,
     ) -> Result<(), HandlerError> {
         let mut members = members(ctx.get("members").await?);
-        let changes = take_beat(&mut members, beat);
+        let changes = take_heartbeat(&mut members, beat);
         ctx.set("members", Json(members));
         tell_runs(&ctx, changes).await
     }
@@ -71,7 +73,7 @@ impl ClusterObject {
         let mut members = members(ctx.get("members").await?);
         let was_live = members.remove(&worker).is_some_and(|member| member.is_live);
         ctx.set("members", Json(members));
-        let changes = if was_live { vec![Some(worker)] } else { Vec::new() };
+        let changes = if was_live { vec![WorkerChange::Lost(worker)] } else { Vec::new() };
         tell_runs(&ctx, changes).await
     }
 
@@ -80,17 +82,18 @@ impl ClusterObject {
     async fn workers(
         &self,
         ctx: SharedObjectContext<'_>,
-    ) -> Result<Json<Vec<LiveWorker>>, HandlerError> {
+    ) -> Result<Json<Vec<LiveClusterWorker>>, HandlerError> {
         let members = members(ctx.get("members").await?).into_iter();
         let live = members.filter(|(_, member)| member.is_live && !member.is_leaving);
         Ok(Json(
-            live.map(|(name, member)| LiveWorker { name, abilities: member.abilities }).collect(),
+            live.map(|(name, member)| LiveClusterWorker { name, abilities: member.abilities })
+                .collect(),
         ))
     }
 
     /// Notes a run that has begun.
     #[handler(ingress_private = true)]
-    async fn began(
+    async fn register_run(
         &self,
         ctx: ObjectContext<'_>,
         Json(run): Json<String>,
@@ -103,7 +106,7 @@ impl ClusterObject {
 
     /// Forgets a run that has ended.
     #[handler(ingress_private = true)]
-    async fn ended(
+    async fn unregister_run(
         &self,
         ctx: ObjectContext<'_>,
         Json(run): Json<String>,
@@ -115,27 +118,30 @@ impl ClusterObject {
     }
 }
 
-/// Takes a sign of life. Returns the workers that are lost since, and `None` for one that came.
-fn take_beat(members: &mut Members, beat: Heartbeat) -> Vec<Option<String>> {
+/// Takes a heartbeat. Returns which workers were lost or joined.
+fn take_heartbeat(members: &mut Members, beat: Heartbeat) -> Vec<WorkerChange> {
     let mut changes = Vec::new();
     for (name, other) in members.iter_mut().filter(|(name, _)| **name != beat.worker) {
         let missed = other.missed.entry(beat.worker.clone()).or_default();
         *missed += 1;
-        if *missed >= MISSED && other.is_live {
+        if *missed >= MISSED_BEATS_UNTIL_LOST && other.is_live {
             other.is_live = false;
-            changes.push(Some(name.clone()));
+            changes.push(WorkerChange::Lost(name.clone()));
         }
     }
     let is_forgotten = |member: &Member| {
         !member.is_live
-            && member.missed.get(&beat.worker).is_some_and(|missed| *missed >= FORGOTTEN)
+            && member
+                .missed
+                .get(&beat.worker)
+                .is_some_and(|missed| *missed >= MISSED_BEATS_UNTIL_FORGOTTEN)
     };
     members.retain(|_, member| !is_forgotten(member));
     let Heartbeat { worker, instance, abilities, is_leaving } = beat;
     let member = members.entry(worker).or_default();
     // A process that was started again may have tools or keys that the earlier one had not.
     if !member.is_live || member.instance != instance {
-        changes.push(None);
+        changes.push(WorkerChange::Joined);
     }
     *member = Member { instance, abilities, missed: BTreeMap::new(), is_live: true, is_leaving };
     changes
@@ -151,15 +157,15 @@ fn runs(kept: Option<Json<BTreeSet<String>>>) -> BTreeSet<String> {
 
 async fn tell_runs(
     ctx: &ObjectContext<'_>,
-    changes: Vec<Option<String>>,
+    changes: Vec<WorkerChange>,
 ) -> Result<(), HandlerError> {
     if changes.is_empty() {
         return Ok(());
     }
     let runs = runs(ctx.get("runs").await?);
-    for lost in changes {
+    for change in changes {
         for run in &runs {
-            let input = RunInput::WorkersChanged { lost: lost.clone() };
+            let input = RunInput::WorkersChanged(change.clone());
             let submission = Submission { wall_ms: 0, known: 0, worker: None, input };
             ctx.object_client::<RunObjectClient>(run.clone()).submit(submission.into()).send();
         }
@@ -171,21 +177,21 @@ async fn tell_runs(
 mod tests {
     use super::*;
 
-    fn beat(members: &mut Members, worker: &str) -> Vec<Option<String>> {
+    fn beat(members: &mut Members, worker: &str) -> Vec<WorkerChange> {
         let beat = Heartbeat {
             worker: worker.to_owned(),
             instance: "1".to_owned(),
-            abilities: WorkerAbilities::default(),
+            abilities: ClusterWorkerAbilities::default(),
             is_leaving: false,
         };
-        take_beat(members, beat)
+        take_heartbeat(members, beat)
     }
 
     #[test]
     fn a_worker_is_lost_when_another_beats_ten_times_without_it() {
         let mut members = Members::new();
-        assert_eq!(beat(&mut members, "one"), [None]);
-        assert_eq!(beat(&mut members, "two"), [None]);
+        assert_eq!(beat(&mut members, "one"), [WorkerChange::Joined]);
+        assert_eq!(beat(&mut members, "two"), [WorkerChange::Joined]);
         for _ in 0..20 {
             assert_eq!(beat(&mut members, "one"), []);
             assert_eq!(beat(&mut members, "two"), []);
@@ -193,9 +199,9 @@ mod tests {
         for _ in 0..9 {
             assert_eq!(beat(&mut members, "one"), []);
         }
-        assert_eq!(beat(&mut members, "one"), [Some("two".to_owned())]);
+        assert_eq!(beat(&mut members, "one"), [WorkerChange::Lost("two".to_owned())]);
         assert_eq!(beat(&mut members, "one"), [], "it is lost once");
-        assert_eq!(beat(&mut members, "two"), [None], "it is back");
+        assert_eq!(beat(&mut members, "two"), [WorkerChange::Joined], "it is back");
     }
 
     #[test]
@@ -203,7 +209,7 @@ mod tests {
         let mut members = Members::new();
         beat(&mut members, "one");
         beat(&mut members, "two");
-        for _ in 0..FORGOTTEN {
+        for _ in 0..MISSED_BEATS_UNTIL_FORGOTTEN {
             beat(&mut members, "one");
         }
         assert_eq!(members.keys().collect::<Vec<_>>(), ["one"]);
@@ -216,7 +222,7 @@ mod tests {
         for _ in 0..3 {
             for name in &names {
                 let changes = beat(&mut members, name);
-                assert!(changes.iter().all(Option::is_none), "{changes:?}");
+                assert!(changes.iter().all(|it| *it == WorkerChange::Joined), "{changes:?}");
             }
         }
     }

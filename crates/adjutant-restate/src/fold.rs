@@ -14,7 +14,7 @@ use adjutant_engine::RecordedDecision;
 use tokio::sync::watch;
 
 use crate::client::{CallError, Ingress};
-use crate::wire::{Batch, LiveWorker};
+use crate::wire::{DecisionBatch, LiveClusterWorker};
 
 /// The most runs whose state a process keeps. Others are folded again from their first batch for their next input.
 const KEPT_RUNS: usize = 512;
@@ -43,7 +43,7 @@ pub(crate) struct RunFold {
 
 impl RunFold {
     /// Adds the next batch.
-    pub(crate) fn add(&mut self, batch: &Batch) -> Result<(), IllegalEvent> {
+    pub(crate) fn add(&mut self, batch: &DecisionBatch) -> Result<(), IllegalEvent> {
         for RecordedDecision { at, events, .. } in &batch.decisions {
             self.take_events(*at, events)?;
         }
@@ -82,7 +82,7 @@ impl RunFold {
     }
 
     /// Returns whether agents write in workspaces that only their worker has, so that they wait for it when it is gone.
-    pub(crate) fn writers_stay(&self) -> bool {
+    pub(crate) fn is_work_bound_to_worker(&self) -> bool {
         let policy = self.tree.policy();
         policy.workspace == WorkspaceSharing::Own && !policy.in_place && !self.has_store
     }
@@ -90,9 +90,9 @@ impl RunFold {
     /// Takes the sessions away from workers that are not among these. Returns what has changed.
     pub(crate) fn unplace_lost(
         &mut self,
-        workers: &[LiveWorker],
+        workers: &[LiveClusterWorker],
     ) -> Vec<(SessionId, Option<String>)> {
-        if self.writers_stay() {
+        if self.is_work_bound_to_worker() {
             return Vec::new();
         }
         let is_lost = |name: &String| workers.iter().all(|worker| worker.name != *name);

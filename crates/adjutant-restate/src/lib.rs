@@ -4,24 +4,25 @@
 //! interpreter (`replica`, `worker`). A front end starts runs and follows them into an ordinary run directory
 //! ([`ClusterRuntime`]). No type of the SDK leaves this crate.
 //!
-//! Start at [`ClusterRuntime`] for the front end, at [`Worker`] for the other side. Invariant: what a run is, is decided by
+//! Start at [`ClusterRuntime`] for the front end, at [`ClusterWorker`] for the other side. Invariant: what a run is, is decided by
 //! [`adjutant_core::Tree`] alone; this crate carries inputs and events.
 
 mod client;
 mod cluster;
 mod fold;
-mod identity;
+
 mod link;
 mod object;
 mod replica;
+mod request_signature;
 mod runtime;
 mod store;
 mod wire;
 mod worker;
 
 pub use client::{Admin, CallError, Ingress};
-pub use replica::{PerformerFactory, RunBeginning, RunCheckout, RunPerformer};
-pub use runtime::ClusterRuntime;
+pub use replica::{PerformerFactory, PerformerInput, RunCheckout, RunPerformer};
+pub use runtime::{ClusterRuntime, decisions_of};
 pub use store::ClusterStore;
-pub use wire::{LiveWorker, StoredBase, WorkerAbilities};
-pub use worker::{Worker, WorkerError, WorkerSetup};
+pub use wire::{ClusterWorkerAbilities, LiveClusterWorker, StoredBase};
+pub use worker::{ClusterWorker, ClusterWorkerError, ClusterWorkerSetup};

@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 
 use crate::client::{CallError, Ingress};
 use crate::store::ClusterStore;
-use crate::wire::{Batch, RunInput, StoredBase, Submission, TimedCommand};
+use crate::wire::{DecisionBatch, RunInput, StoredBase, Submission, TimedCommand};
 
 /// The most commands of one call.
 const COMMANDS: usize = 256;
@@ -55,7 +55,7 @@ pub(crate) struct CommandSender {
     /// Whether a call is under way, whose answer may bring a batch.
     pub(crate) is_calling: Arc<AtomicBool>,
     /// Receives the number of batches and the last batch after a call.
-    pub(crate) recorded: mpsc::UnboundedSender<(u64, Option<Batch>)>,
+    pub(crate) recorded: mpsc::UnboundedSender<(u64, Option<DecisionBatch>)>,
 }
 
 impl CommandSender {
@@ -87,7 +87,7 @@ impl CommandSender {
             let refusals = result.refusals.into_iter().chain(std::iter::repeat(None));
             for (answer, refusal) in answers.into_iter().zip(refusals) {
                 if let Some(answer) = answer {
-                    // Who asked may be gone.
+                    // The caller may have dropped the receiver.
                     let _ = answer.send(refusal.map_or(Ok(()), Err));
                 }
             }
@@ -98,7 +98,7 @@ impl CommandSender {
 }
 
 /// The user's side of a run whose work is in a store.
-pub(crate) struct UserSide {
+pub(crate) struct UserCheckout {
     pub(crate) run: RunId,
     /// The user's checkout.
     pub(crate) tree: PathBuf,
@@ -106,7 +106,7 @@ pub(crate) struct UserSide {
     pub(crate) state: PathBuf,
 }
 
-impl UserSide {
+impl UserCheckout {
     /// Opens the store of the run and prepares fetching its results. Blocks.
     fn importer(&self, base: &StoredBase) -> Result<ResultImporter, StoreError> {
         let store = Arc::new(ClusterStore::open(&base.store)?);
@@ -116,7 +116,7 @@ impl UserSide {
 
 /// Passes all batches of a run to a front end, from the first on, until the run has ended. Results that are in a store
 /// are in the user's repository before the front end learns of them.
-pub(crate) async fn mirror(ingress: Ingress, user: UserSide, updates: mpsc::Sender<RunUpdate>) {
+pub(crate) async fn mirror(ingress: Ingress, user: UserCheckout, updates: mpsc::Sender<RunUpdate>) {
     let run = user.run.to_string();
     let user = Arc::new(user);
     let (mut from, mut importer, mut is_over) = (0, None, false);
@@ -196,7 +196,7 @@ fn until_reachable<T>(mut call: impl FnMut() -> Result<T, StoreError>) -> Result
 }
 
 /// Returns the decisions of batches.
-pub(crate) fn decisions(batches: Vec<Batch>) -> Vec<RecordedDecision> {
+pub(crate) fn decisions(batches: Vec<DecisionBatch>) -> Vec<RecordedDecision> {
     batches.into_iter().flat_map(|batch| batch.decisions).collect()
 }
 

@@ -21,9 +21,9 @@ use crate::cluster::ClusterObjectClient;
 use crate::fold::{RunCache, RunFold};
 use crate::store::ClusterStore;
 use crate::wire::{
-    AgentNeeds, Batch, BatchPage, BatchQuery, CLUSTER_KEY, LiveWorker, PerformRequest, Readable,
-    RunHead, RunInput, Submission, SubmissionResult, TimedCommand, provider_of, session_of,
-    worker_service,
+    AgentNeeds, BatchPage, BatchQuery, CLUSTER_KEY, DecisionBatch, LiveClusterWorker,
+    PerformRequest, RetryableInput, RunHead, RunInput, Submission, SubmissionResult, TimedCommand,
+    WorkerChange, provider_of, session_of, worker_service,
 };
 
 /// The most batches of one page.
@@ -45,7 +45,7 @@ fn refuse_resume(is_unknown: bool) -> ControlRefusal {
     let message = if is_unknown {
         "the cluster no longer keeps this run, so it cannot be continued"
     } else {
-        "the run is at work on the cluster already"
+        "the run is already running on the cluster"
     };
     ControlRefusal { message: message.to_owned(), ..ControlRefusal::over() }
 }
@@ -69,7 +69,7 @@ impl RunObject {
     async fn submit(
         &self,
         ctx: ObjectContext<'_>,
-        submission: Readable<Submission>,
+        submission: RetryableInput<Submission>,
     ) -> Result<Json<SubmissionResult>, HandlerError> {
         let submission = submission.read()?;
         let run = ctx.key().to_owned();
@@ -98,7 +98,7 @@ impl RunObject {
                 opened = base;
                 commands.into_iter().for_each(|it| decider.submit(Timestamp::ZERO, it));
                 ctx.object_client::<ClusterObjectClient>(CLUSTER_KEY)
-                    .began(Json(run.clone()))
+                    .register_run(Json(run.clone()))
                     .send();
             }
             // The first call was answered, and its answer was lost.
@@ -114,7 +114,7 @@ impl RunObject {
                 let cluster = ctx.object_client::<ClusterObjectClient>(CLUSTER_KEY);
                 let Json(workers) = cluster.workers().call().await?;
                 moved_off = decider.fold.unplace_lost(&workers);
-                cluster.began(Json(run.clone())).send();
+                cluster.register_run(Json(run.clone())).send();
             }
             RunInput::Commands(commands) => {
                 for TimedCommand { at, command } in commands {
@@ -129,9 +129,13 @@ impl RunObject {
                     decider.tick(due);
                 }
             }
-            RunInput::WorkersChanged { lost: gone } => {
+            RunInput::WorkersChanged(change) => {
+                let gone = match change {
+                    WorkerChange::Joined => None,
+                    WorkerChange::Lost(worker) => Some(worker),
+                };
                 // Without a store, only the lost worker has what its agents wrote: they wait for it.
-                lost = gone.filter(|_| !decider.fold.writers_stay());
+                lost = gone.filter(|_| !decider.fold.is_work_bound_to_worker());
                 is_changed = true;
             }
         }
@@ -165,7 +169,7 @@ impl RunObject {
         }
         fold.place(&placed);
         let has_ended = fold.tree.outcome().is_some();
-        let batch = Batch { decisions, placed, base: opened };
+        let batch = DecisionBatch { decisions, placed, base: opened };
         let is_recorded = !batch.decisions.is_empty() || !batch.placed.is_empty();
         if is_recorded {
             ctx.set(&format!("b{:08}", head.batches), Json(batch.clone()));
@@ -207,7 +211,9 @@ impl RunObject {
             }
         }
         if has_ended {
-            ctx.object_client::<ClusterObjectClient>(CLUSTER_KEY).ended(Json(run.clone())).send();
+            ctx.object_client::<ClusterObjectClient>(CLUSTER_KEY)
+                .unregister_run(Json(run.clone()))
+                .send();
             ctx.object_client::<RunObjectClient>(run.clone())
                 .forget(Json(head.batches))
                 .send_after(self.retention);
@@ -246,7 +252,7 @@ impl RunObject {
             // It was continued.
             return Ok(());
         }
-        let first = ctx.get::<Json<Batch>>("b00000000").await?.map(Json::into_inner);
+        let first = ctx.get::<Json<DecisionBatch>>("b00000000").await?.map(Json::into_inner);
         let base = first.and_then(|first| first.base);
         if let (Some(base), Ok(run)) = (base, ctx.key().parse()) {
             // The store that the run used, whatever this worker uses now.
@@ -282,7 +288,7 @@ impl RunObject {
         let total = head.unwrap_or_default().batches;
         let keys: Vec<String> =
             (query.from..total.min(query.from + PAGE)).map(|it| format!("b{it:08}")).collect();
-        let reads: Vec<_> = keys.iter().map(|key| ctx.get::<Json<Batch>>(key)).collect();
+        let reads: Vec<_> = keys.iter().map(|key| ctx.get::<Json<DecisionBatch>>(key)).collect();
         let mut batches = Vec::with_capacity(reads.len());
         for read in reads {
             match read.await? {
@@ -299,10 +305,7 @@ impl RunInput {
     const fn commands(&self) -> usize {
         match self {
             Self::Commands(commands) => commands.len(),
-            Self::Open { .. }
-            | Self::Resume(_)
-            | Self::Tick { .. }
-            | Self::WorkersChanged { .. } => 0,
+            Self::Open { .. } | Self::Resume(_) | Self::Tick { .. } | Self::WorkersChanged(_) => 0,
         }
     }
 }
@@ -443,12 +446,12 @@ impl RequestedWork {
 fn place(
     fold: &RunFold,
     sessions: &BTreeSet<SessionId>,
-    workers: &[LiveWorker],
+    workers: &[LiveClusterWorker],
 ) -> Vec<(SessionId, Option<String>)> {
     let tree = &fold.tree;
     let policy = tree.policy();
     let writes = policy.workspace == WorkspaceSharing::Own && !policy.in_place;
-    let writers_stay = fold.writers_stay();
+    let is_work_bound_to_worker = fold.is_work_bound_to_worker();
     let is_live = |session: &SessionId| tree.node(*session).is_some_and(|node| node.is_live());
     let live = |name: &str| workers.iter().any(|worker| worker.name == name);
     let mut loads: BTreeMap<&str, usize> = BTreeMap::new();
@@ -468,20 +471,21 @@ fn place(
         // Its workspace is made from that of this agent above it.
         let above = tree.space_of(*session).map(|(owner, _)| owner).filter(|it| it != session);
         // Without a store there is no other worker that could do it, so it may also be one that is leaving or lost.
-        let may_have = |name: &String| writers_stay || live(name);
+        let may_have = |name: &String| is_work_bound_to_worker || live(name);
         let parent = above.and_then(|above| placed.get(&above)?.clone().filter(may_have));
-        let beside = || placed.values().flatten().next().filter(|_| writers_stay).cloned();
+        let beside =
+            || placed.values().flatten().next().filter(|_| is_work_bound_to_worker).cloned();
         let model = node.and_then(|node| node.model.as_ref());
         let needs = AgentNeeds {
             provider: model.and_then(|model| provider_of(&model.name)),
             tools: fold.needed_tools.clone(),
             sandbox: writes,
         };
-        let has_tools = |worker: &&LiveWorker| {
+        let has_tools = |worker: &&LiveClusterWorker| {
             needs.tools.iter().all(|tool| worker.abilities.tools.contains(tool))
         };
-        let is_able = |worker: &&LiveWorker| worker.abilities.lacking(&needs).is_none();
-        let able: Vec<&LiveWorker> = workers.iter().filter(is_able).collect();
+        let is_able = |worker: &&LiveClusterWorker| worker.abilities.lacking(&needs).is_none();
+        let able: Vec<&LiveClusterWorker> = workers.iter().filter(is_able).collect();
         let able = if able.is_empty() { workers.iter().filter(has_tools).collect() } else { able };
         let start = turn % able.len().max(1);
         let in_turn = able.iter().cycle().skip(start).take(able.len());
@@ -502,12 +506,12 @@ mod tests {
     use adjutant_core::{LayeredPolicy, Preset, RunId};
 
     use super::*;
-    use crate::wire::WorkerAbilities;
+    use crate::wire::ClusterWorkerAbilities;
 
-    fn workers(names: &[&str]) -> Vec<LiveWorker> {
-        let worker = |name: &&str| LiveWorker {
+    fn workers(names: &[&str]) -> Vec<LiveClusterWorker> {
+        let worker = |name: &&str| LiveClusterWorker {
             name: (*name).to_owned(),
-            abilities: WorkerAbilities::default(),
+            abilities: ClusterWorkerAbilities::default(),
         };
         names.iter().map(worker).collect()
     }
@@ -583,10 +587,11 @@ mod tests {
     fn a_fold_of_the_batches_is_the_state_that_was_decided() {
         let mut decider = Decider::default();
         decider.submit(Timestamp::ZERO, begin(RunId::new(1_700_000_000, [10; 6])));
-        let batch = Batch { decisions: decider.decisions, placed: Vec::new(), base: None };
+        let batch = DecisionBatch { decisions: decider.decisions, placed: Vec::new(), base: None };
         // As it is stored.
         let stored = serde_json::to_vec(&batch).unwrap_or_default();
-        let read = serde_json::from_slice::<Batch>(&stored).map_err(|error| error.to_string());
+        let read =
+            serde_json::from_slice::<DecisionBatch>(&stored).map_err(|error| error.to_string());
         assert_eq!(read.as_ref(), Ok(&batch));
         let mut fold = RunFold::default();
         assert!(fold.add(&batch).is_ok());

@@ -1,7 +1,7 @@
 //! The runs that a worker works for: each is followed by a task that performs the effects the run's object asks for.
 //!
 //! All tasks share one thread, because the engine's loop is not `Send`; tools and commands have threads of their own.
-//! Start at [`Replicas::perform`]. Invariant: an effect that is performed already is not begun again, however often the
+//! Start at [`PerformerThread::perform`]. Invariant: an effect that is performed already is not begun again, however often the
 //! server asks.
 
 use std::cell::Cell;
@@ -20,15 +20,15 @@ use adjutant_engine::{
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
-use crate::client::{CallError, Ingress, whole};
+use crate::client::{CallError, Ingress, error_chain};
 use crate::link::{CommandSender, LinkEnds, decisions, has_ended, link};
 use crate::store::ClusterStore;
-use crate::wire::{Batch, PerformRequest, RunInput, StoredBase, Submission, session_of};
+use crate::wire::{DecisionBatch, PerformRequest, RunInput, StoredBase, Submission, session_of};
 
 /// The threads for tool calls of all runs. As in a local run, most calls take microseconds.
 const TOOL_THREADS: usize = 16;
 
-/// How long a request waits for the batch that the answer of a call under way may bring, before it is fetched.
+/// How long a request waits before its batch is fetched, if a call is in flight whose answer may contain the batch.
 const ANSWER_TIME: Duration = Duration::from_millis(20);
 
 /// How long the end of a run waits until its workspaces are closed here.
@@ -49,11 +49,11 @@ pub struct RunPerformer {
 
 /// Sets up what performs the effects of a run. The error says what this worker lacks.
 pub type PerformerFactory =
-    Arc<dyn Fn(RunBeginning<'_>) -> Result<RunPerformer, String> + Send + Sync>;
+    Arc<dyn Fn(PerformerInput<'_>) -> Result<RunPerformer, String> + Send + Sync>;
 
 /// The beginning of a run.
 #[derive(Debug)]
-pub struct RunBeginning<'a> {
+pub struct PerformerInput<'a> {
     /// The run.
     pub run: RunId,
     /// Its decisions so far.
@@ -80,7 +80,7 @@ type AwaitedRequest = (PerformRequest, oneshot::Sender<()>);
 
 /// The runs that this worker works for.
 #[derive(Clone)]
-pub(crate) struct Replicas {
+pub(crate) struct PerformerThread {
     requests: mpsc::UnboundedSender<AwaitedRequest>,
     /// How many effects are performed now.
     performing: watch::Sender<usize>,
@@ -129,7 +129,7 @@ impl WorkerContext {
 }
 
 /// What a worker performs effects with.
-pub(crate) struct PerformerSetup {
+pub(crate) struct PerformerThreadSetup {
     pub(crate) factory: PerformerFactory,
     /// The store of the cluster.
     pub(crate) store: Option<Arc<ClusterStore>>,
@@ -137,16 +137,16 @@ pub(crate) struct PerformerSetup {
     pub(crate) checkouts: PathBuf,
 }
 
-impl Replicas {
+impl PerformerThread {
     /// Starts the thread of the runs.
     pub(crate) fn start(
         ingress: Ingress,
         worker: String,
         instance: String,
-        setup: PerformerSetup,
+        setup: PerformerThreadSetup,
     ) -> std::io::Result<Self> {
         let (requests, receiver) = mpsc::unbounded_channel();
-        let PerformerSetup { factory, store, checkouts } = setup;
+        let PerformerThreadSetup { factory, store, checkouts } = setup;
         let last_problem = LastProblem::default();
         let context = WorkerContext {
             ingress,
@@ -220,7 +220,7 @@ async fn dispatch(
 }
 
 /// One run, as far as this worker knows it.
-struct WorkedRun {
+struct RunReplica {
     context: Rc<WorkerContext>,
     run: String,
     known: Arc<AtomicU64>,
@@ -236,7 +236,7 @@ struct WorkedRun {
     total: u64,
 }
 
-impl WorkedRun {
+impl RunReplica {
     fn known(&self) -> u64 {
         self.known.load(Ordering::Relaxed)
     }
@@ -257,7 +257,7 @@ impl WorkedRun {
         }
     }
 
-    fn take(&mut self, batches: Vec<Batch>) -> Vec<RecordedDecision> {
+    fn take(&mut self, batches: Vec<DecisionBatch>) -> Vec<RecordedDecision> {
         for batch in &batches {
             let number = self.known.fetch_add(1, Ordering::Relaxed) + 1;
             for (session, worker) in &batch.placed {
@@ -289,7 +289,7 @@ async fn follow_run(
     mut requests: mpsc::UnboundedReceiver<AwaitedRequest>,
 ) -> Result<(), String> {
     let known = Arc::new(AtomicU64::new(0));
-    let mut followed = WorkedRun {
+    let mut followed = RunReplica {
         context: Rc::clone(&context),
         run: run.to_string(),
         known: Arc::clone(&known),
@@ -351,11 +351,11 @@ async fn follow_run(
         // The server asks again.
         Err(StoreError::Unavailable(problem)) => return Err(problem),
         Err(StoreError::Failed(problem)) => Err(problem),
-        Ok(checkout) => (context.factory)(RunBeginning { run, decisions: &opening, checkout }),
+        Ok(checkout) => (context.factory)(PerformerInput { run, decisions: &opening, checkout }),
     };
     let mut performing = None;
     let cannot_work = |problem: &dyn std::fmt::Display| {
-        Some(format!("worker {} cannot work for it: {problem}", context.worker))
+        Some(format!("cluster worker `{}` cannot run this agent: {problem}", context.worker))
     };
     let mut problem = match prepared {
         Ok(performer) => {
@@ -471,7 +471,7 @@ fn open_checkout(
     let StoredBase { store: address, state } = base;
     let store = store.filter(|store| store.address() == address).ok_or_else(|| {
         StoreError::Failed(format!(
-            "the files of the run are in the store {address}, which it does not use"
+            "the files of the run are in the store {address}, and the worker uses another store or none"
         ))
     })?;
     let place = checkouts.join(run.to_string());
@@ -528,7 +528,7 @@ async fn wait_for_engine(
 ) -> Result<(), String> {
     match performing {
         Some(performing) => match performing.await {
-            Ok(result) => result.map_err(|error| whole(&error)),
+            Ok(result) => result.map_err(|error| error_chain(&error)),
             Err(error) => Err(error.to_string()),
         },
         None => std::future::pending().await,

@@ -8,14 +8,14 @@ use std::time::Duration;
 use adjutant_core::policy::WorkspaceSharing;
 use adjutant_core::{Command, Rights, RunId, WriteScope};
 use adjutant_engine::portable::{StoreError, store_base};
-use adjutant_engine::{LinkFuture, RemoteOpening, RemoteRuntime, RunLink};
+use adjutant_engine::{LinkFuture, RecordedDecision, RemoteOpening, RemoteRuntime, RunLink};
 use tokio::sync::mpsc;
 
 use crate::client::{CallError, Ingress};
-use crate::link::{CommandSender, UserSide, link, mirror};
+use crate::link::{CommandSender, UserCheckout, decisions, link, mirror};
 use crate::store::ClusterStore;
 use crate::wire::{
-    AgentNeeds, LiveWorker, RunInput, StoredBase, Submission, TimedCommand, provider_of,
+    AgentNeeds, LiveClusterWorker, RunInput, StoredBase, Submission, TimedCommand, provider_of,
 };
 
 /// How long the start of a run waits for a live worker.
@@ -42,21 +42,40 @@ impl ClusterRuntime {
     }
 }
 
+/// Returns all decisions of a run; none if the cluster does not know it.
+pub async fn decisions_of(
+    ingress: &Ingress,
+    run: RunId,
+) -> Result<Vec<RecordedDecision>, CallError> {
+    let (mut all, mut from, run) = (Vec::new(), 0, run.to_string());
+    loop {
+        let page = ingress.batches(&run, from, Duration::ZERO).await?;
+        from += page.batches.len() as u64;
+        let is_last = page.batches.is_empty() || from >= page.total;
+        all.extend(decisions(page.batches));
+        if is_last {
+            return Ok(all);
+        }
+    }
+}
+
 impl RemoteRuntime for ClusterRuntime {
     fn start(&self, opening: RemoteOpening) -> LinkFuture {
         let (ingress, state) = (self.ingress.clone(), self.state.clone());
         Box::pin(async move {
             ingress.check().await.map_err(|error| error.to_string())?;
             let workers = live_workers(&ingress).await.map_err(|error| explain(&error))?;
-            needs_of(&opening.commands).iter().try_for_each(|needs| find_able(&workers, needs))?;
-            let base = store_state(&opening, &state, &workers).await?;
+            needs_of(&opening.commands)
+                .iter()
+                .try_for_each(|needs| require_able_worker(&workers, needs))?;
+            let base = upload_base(&opening, &state, &workers).await?;
             let RemoteOpening { run, commands, wall_ms, workdir, .. } = opening;
             let input = RunInput::Open { commands, base };
             let submission = Submission { wall_ms, known: 0, worker: None, input };
             let key = run.to_string();
             let opened = ingress.submit(&key, &submission, &format!("{key}-open")).await;
             opened.map_err(|error| explain(&error))?;
-            Ok(connect(ingress, UserSide { run, tree: workdir, state }, wall_ms))
+            Ok(connect(ingress, UserCheckout { run, tree: workdir, state }, wall_ms))
         })
     }
 
@@ -77,7 +96,7 @@ impl RemoteRuntime for ClusterRuntime {
                     return Err(refusal.message);
                 }
             }
-            Ok(connect(ingress, UserSide { run, tree: workdir, state }, wall_ms))
+            Ok(connect(ingress, UserCheckout { run, tree: workdir, state }, wall_ms))
         })
     }
 
@@ -85,7 +104,7 @@ impl RemoteRuntime for ClusterRuntime {
         let (ingress, state) = (self.ingress.clone(), self.state.clone());
         Box::pin(async move {
             ingress.check().await.map_err(|error| error.to_string())?;
-            let user = UserSide { run, tree: workdir, state };
+            let user = UserCheckout { run, tree: workdir, state };
             Ok(connect(ingress, user, adjutant_engine::wall_now()))
         })
     }
@@ -113,7 +132,7 @@ impl RemoteRuntime for ClusterRuntime {
 }
 
 /// Returns what commands see with each of the workers that take agents which run commands, if it is the same.
-fn common_tools(workers: &[LiveWorker]) -> Option<String> {
+fn common_tools(workers: &[LiveClusterWorker]) -> Option<String> {
     let mut able = workers.iter().map(|it| &it.abilities).filter(|it| it.sandbox.is_some());
     let first = able.next()?.commands_see.clone();
     first.filter(|first| able.all(|other| other.commands_see.as_ref() == Some(first)))
@@ -132,7 +151,7 @@ fn explain(error: &CallError) -> String {
 }
 
 /// Returns the live workers. Waits a while for one: a worker that is restarted is not live for some seconds.
-async fn live_workers(ingress: &Ingress) -> Result<Vec<LiveWorker>, CallError> {
+async fn live_workers(ingress: &Ingress) -> Result<Vec<LiveClusterWorker>, CallError> {
     let began = tokio::time::Instant::now();
     loop {
         let workers = ingress.workers().await?;
@@ -167,7 +186,7 @@ fn needs_of(commands: &[Command]) -> Vec<AgentNeeds> {
 }
 
 /// Refuses an agent whose work no live worker can do, and says what each of them lacks.
-fn find_able(workers: &[LiveWorker], needs: &AgentNeeds) -> Result<(), String> {
+fn require_able_worker(workers: &[LiveClusterWorker], needs: &AgentNeeds) -> Result<(), String> {
     let mut lacks = Vec::new();
     for worker in workers {
         let Some(lacking) = worker.abilities.lacking(needs) else { return Ok(()) };
@@ -177,10 +196,10 @@ fn find_able(workers: &[LiveWorker], needs: &AgentNeeds) -> Result<(), String> {
 }
 
 /// Puts the state of the user's checkout into the store that the workers use; `None` if they use none.
-async fn store_state(
+async fn upload_base(
     opening: &RemoteOpening,
     state: &Path,
-    workers: &[LiveWorker],
+    workers: &[LiveClusterWorker],
 ) -> Result<Option<Box<StoredBase>>, String> {
     let mut stores: Vec<&Option<String>> = workers.iter().map(|it| &it.abilities.store).collect();
     stores.sort();
@@ -229,7 +248,7 @@ fn why_not_on_copies(commands: &[Command]) -> Option<&'static str> {
     })
 }
 
-fn connect(ingress: Ingress, user: UserSide, wall_ms: u64) -> RunLink {
+fn connect(ingress: Ingress, user: UserCheckout, wall_ms: u64) -> RunLink {
     let (link, ends) = link();
     let run = user.run.to_string();
     // The batches come with the mirror's own calls.
@@ -259,17 +278,18 @@ mod tests {
     use adjutant_core::{LayeredPolicy, ModelSpec, Preset, workspace::WorkspaceTerms};
 
     use super::*;
-    use crate::wire::WorkerAbilities;
+    use crate::wire::ClusterWorkerAbilities;
 
     #[test]
     fn work_that_no_worker_can_do_is_refused_with_what_each_lacks() {
-        let abilities = |providers: &[&str], tools: &[&str], sandbox: bool| WorkerAbilities {
-            providers: providers.iter().map(|&it| it.to_owned()).collect(),
-            tools: tools.iter().map(|&it| it.to_owned()).collect(),
-            sandbox: sandbox.then(|| "namespaces".to_owned()),
-            ..WorkerAbilities::default()
-        };
-        let worker = |name: &str, abilities| LiveWorker { name: name.to_owned(), abilities };
+        let abilities =
+            |providers: &[&str], tools: &[&str], sandbox: bool| ClusterWorkerAbilities {
+                providers: providers.iter().map(|&it| it.to_owned()).collect(),
+                tools: tools.iter().map(|&it| it.to_owned()).collect(),
+                sandbox: sandbox.then(|| "namespaces".to_owned()),
+                ..ClusterWorkerAbilities::default()
+            };
+        let worker = |name: &str, abilities| LiveClusterWorker { name: name.to_owned(), abilities };
         let workers = [
             worker("east", abilities(&["openai"], &["cargo"], false)),
             worker("west", abilities(&["anthropic"], &["cargo"], true)),
@@ -293,7 +313,7 @@ mod tests {
             ),
         ] {
             let needs = needs_of(&[begin(model, tools, writes)]);
-            let judged = needs.iter().try_for_each(|needs| find_able(&workers, needs));
+            let judged = needs.iter().try_for_each(|needs| require_able_worker(&workers, needs));
             let refusal =
                 refusal.map(|it| format!("no worker of the cluster can do the work: {it}"));
             assert_eq!(judged.err(), refusal, "{model} {tools:?} {writes}");

@@ -1,6 +1,6 @@
 //! What processes and the server exchange, and what a run keeps on the server.
 //!
-//! Invariant: a stored [`Batch`] is never changed, so a copy of it is as good as the original.
+//! Invariant: a stored [`DecisionBatch`] is never changed, so a copy of it is as good as the original.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -42,10 +42,10 @@ pub(crate) struct RunHead {
 
 /// Everything that one input changed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Batch {
+pub(crate) struct DecisionBatch {
     /// The decisions, in order.
     pub(crate) decisions: Vec<RecordedDecision>,
-    /// The sessions that were given to a worker; without one no worker can do their work now.
+    /// The worker of each session that was assigned; `None`: no live worker can take it now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) placed: Vec<(SessionId, Option<String>)>,
     /// What the agents of the run start from; only in the first batch.
@@ -79,11 +79,18 @@ pub(crate) enum RunInput {
     Commands(Vec<TimedCommand>),
     /// A deadline may have passed.
     Tick { due: Timestamp },
-    /// Workers came or went.
-    WorkersChanged {
-        /// The worker that is gone.
-        lost: Option<String>,
-    },
+    /// A worker joined or was lost.
+    WorkersChanged(WorkerChange),
+}
+
+/// What changed about the workers of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum WorkerChange {
+    /// A worker came, or its process was started again.
+    Joined,
+    /// The worker of this name sends no heartbeats any more, or has left.
+    Lost(String),
 }
 
 /// A command with the time in the run at which it was sent.
@@ -112,7 +119,7 @@ pub(crate) struct SubmissionResult {
     /// The number of batches now.
     pub(crate) batches: u64,
     /// The last batch, if the sender has all others.
-    pub(crate) last: Option<Batch>,
+    pub(crate) last: Option<DecisionBatch>,
     /// Why each command was refused; `None` if it was carried out.
     pub(crate) refusals: Vec<Option<ControlRefusal>>,
 }
@@ -129,7 +136,7 @@ pub(crate) struct BatchQuery {
 /// Some batches of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct BatchPage {
-    pub(crate) batches: Vec<Batch>,
+    pub(crate) batches: Vec<DecisionBatch>,
     /// How many the run has.
     pub(crate) total: u64,
 }
@@ -147,7 +154,7 @@ pub(crate) struct PerformRequest {
 
 impl PerformRequest {
     /// Returns whether the effect may change something, so that it matters whether it was begun before.
-    pub(crate) const fn may_act(&self) -> bool {
+    pub(crate) const fn has_side_effects(&self) -> bool {
         matches!(self.effect, Effect::Tool { .. } | Effect::Write { .. })
     }
 }
@@ -159,14 +166,14 @@ pub(crate) struct Heartbeat {
     pub(crate) worker: String,
     /// Identifies its process.
     pub(crate) instance: String,
-    pub(crate) abilities: WorkerAbilities,
+    pub(crate) abilities: ClusterWorkerAbilities,
     /// Whether it ends when its sessions have ended.
     pub(crate) is_leaving: bool,
 }
 
 /// What a worker has.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WorkerAbilities {
+pub struct ClusterWorkerAbilities {
     /// The version of Adjutant.
     pub version: String,
     /// The host on which it runs.
@@ -191,16 +198,16 @@ pub struct WorkerAbilities {
     pub store: Option<String>,
 }
 
-impl WorkerAbilities {
+impl ClusterWorkerAbilities {
     /// Returns what an agent needs and this worker lacks.
-    pub(crate) fn lacking(&self, needs: &AgentNeeds) -> Option<Lacking> {
+    pub(crate) fn lacking(&self, needs: &AgentNeeds) -> Option<MissingAbility> {
         let provider = needs.provider.as_ref().filter(|it| !self.providers.contains(it));
         let tool = || needs.tools.iter().find(|it| !self.tools.contains(it));
         let sandbox = needs.sandbox && self.sandbox.is_none();
-        let provider = provider.cloned().map(Lacking::Provider);
+        let provider = provider.cloned().map(MissingAbility::Provider);
         provider
-            .or_else(|| tool().cloned().map(Lacking::Tool))
-            .or_else(|| sandbox.then_some(Lacking::Sandbox))
+            .or_else(|| tool().cloned().map(MissingAbility::Tool))
+            .or_else(|| sandbox.then_some(MissingAbility::Sandbox))
     }
 }
 
@@ -217,7 +224,7 @@ pub(crate) struct AgentNeeds {
 
 /// Something that a worker does not have.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Lacking {
+pub(crate) enum MissingAbility {
     /// A key for this provider of models.
     Provider(String),
     /// A tool.
@@ -226,7 +233,7 @@ pub(crate) enum Lacking {
     Sandbox,
 }
 
-impl fmt::Display for Lacking {
+impl fmt::Display for MissingAbility {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Provider(provider) => write!(f, "a key for models of {provider}"),
@@ -243,18 +250,18 @@ pub(crate) fn provider_of(model: &str) -> Option<String> {
 
 /// A live worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LiveWorker {
+pub struct LiveClusterWorker {
     /// Its name.
     pub name: String,
     /// What it has.
-    pub abilities: WorkerAbilities,
+    pub abilities: ClusterWorkerAbilities,
 }
 
 /// An argument of a handler that may come from a newer version. The SDK would refuse one that it cannot read for good;
 /// with this the handler fails for now, and the call waits until a newer worker takes it.
-pub(crate) struct Readable<T>(Result<T, String>);
+pub(crate) struct RetryableInput<T>(Result<T, String>);
 
-impl<T> Readable<T> {
+impl<T> RetryableInput<T> {
     /// Returns the argument.
     pub(crate) fn read(self) -> Result<T, HandlerError> {
         self.0.map_err(|reason| UnreadableInput { reason }.into())
@@ -268,7 +275,7 @@ struct UnreadableInput {
     reason: String,
 }
 
-impl<T: Serialize> restate_sdk::serde::Serialize for Readable<T> {
+impl<T: Serialize> restate_sdk::serde::Serialize for RetryableInput<T> {
     type Error = serde_json::Error;
 
     fn serialize(&self) -> Result<Bytes, Self::Error> {
@@ -279,7 +286,7 @@ impl<T: Serialize> restate_sdk::serde::Serialize for Readable<T> {
     }
 }
 
-impl<T: DeserializeOwned> restate_sdk::serde::Deserialize for Readable<T> {
+impl<T: DeserializeOwned> restate_sdk::serde::Deserialize for RetryableInput<T> {
     type Error = Infallible;
 
     fn deserialize(bytes: &mut Bytes) -> Result<Self, Self::Error> {
@@ -287,9 +294,9 @@ impl<T: DeserializeOwned> restate_sdk::serde::Deserialize for Readable<T> {
     }
 }
 
-impl<T> PayloadMetadata for Readable<T> {}
+impl<T> PayloadMetadata for RetryableInput<T> {}
 
-impl<T> From<T> for Readable<T> {
+impl<T> From<T> for RetryableInput<T> {
     fn from(value: T) -> Self {
         Self(Ok(value))
     }

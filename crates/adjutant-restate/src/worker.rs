@@ -1,7 +1,8 @@
 //! A worker process: serves the handlers, registers itself, and shows that it lives.
 //!
-//! Two addresses are registered. The handlers of the runs and of the cluster are at that of one live worker; another
-//! takes them over when it no longer answers. The worker's own handler, which performs effects, stays its own.
+//! Each worker serves two addresses. One has its own handler, which performs effects. The other has the handlers of the
+//! runs and of the cluster, and is registered for only one worker: if that stops answering, another worker registers its
+//! own address instead.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -20,34 +21,34 @@ use tokio::sync::watch;
 use crate::client::{Admin, CallError, Ingress};
 use crate::cluster::ClusterObject;
 use crate::fold::RunCache;
-use crate::identity;
 use crate::object::RunObject;
-use crate::replica::{PerformerFactory, PerformerSetup, Replicas};
+use crate::replica::{PerformerFactory, PerformerThread, PerformerThreadSetup};
+use crate::request_signature;
 use crate::store::ClusterStore;
 use crate::wire::{
-    CLUSTER_KEY, CLUSTER_SERVICE, Heartbeat, PerformRequest, RUN_SERVICE, Readable,
-    WorkerAbilities, worker_service,
+    CLUSTER_KEY, CLUSTER_SERVICE, ClusterWorkerAbilities, Heartbeat, PerformRequest, RUN_SERVICE,
+    RetryableInput, worker_service,
 };
 
 /// The pause between two signs of life.
-const BEAT: Duration = Duration::from_secs(1);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(1);
 /// How long the answer to a sign of life may take.
-const BEAT_TIMEOUT: Duration = Duration::from_secs(3);
+const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(3);
 /// How many unanswered signs of life make a worker take over the handlers of the runs.
-const UNANSWERED: u32 = 5;
+const UNANSWERED_UNTIL_TAKEOVER: u32 = 5;
 /// How long a cluster may take until it answers a worker's first sign of life.
 const STARTING_TIME: Duration = Duration::from_secs(30);
 /// How long connecting to another worker may take.
 const CONNECT: Duration = Duration::from_secs(1);
 /// How many signs of life without an effect to perform end a worker that is leaving.
-const IDLE_BEATS: u32 = 2;
+const IDLE_BEATS_UNTIL_END: u32 = 2;
 /// After how many signs of life a worker that is leaving ends in any case.
 const LONGEST_DRAIN: u32 = 600;
 /// The version of the server that this version was tested with, up to its last number.
 const SERVER_VERSION: &str = "1.7.";
 
 /// The settings of a worker.
-pub struct WorkerSetup {
+pub struct ClusterWorkerSetup {
     /// Its name, unique in the cluster and the same after a restart.
     pub name: String,
     /// Where it listens.
@@ -61,7 +62,7 @@ pub struct WorkerSetup {
     /// The key with which the server signs its calls; without one, every call is taken.
     pub identity_key: Option<String>,
     /// What it has.
-    pub abilities: WorkerAbilities,
+    pub abilities: ClusterWorkerAbilities,
     /// Sets up what performs the effects of a run.
     pub factory: PerformerFactory,
     /// The store of the cluster; `None` if all machines share the directories of runs.
@@ -74,7 +75,7 @@ pub struct WorkerSetup {
 
 /// Why a worker cannot begin.
 #[derive(Debug, thiserror::Error)]
-pub enum WorkerError {
+pub enum ClusterWorkerError {
     /// Its address cannot be used.
     #[error("cannot listen on {address}")]
     Listen {
@@ -90,7 +91,7 @@ pub enum WorkerError {
     #[error("the Restate server has version {0}; this version of Adjutant needs {SERVER_VERSION}x")]
     Version(String),
     /// Another process uses the name.
-    #[error("another worker named {name} is at work at {uri}")]
+    #[error("another worker named {name} is running at {uri}")]
     NameTaken {
         /// The name.
         name: String,
@@ -106,7 +107,7 @@ pub enum WorkerError {
 }
 
 /// A worker that is registered and serves its handlers.
-pub struct Worker {
+pub struct ClusterWorker {
     name: String,
     ingress: Ingress,
     admin: Admin,
@@ -116,39 +117,49 @@ pub struct Worker {
     stop: watch::Sender<bool>,
 }
 
-impl Worker {
+impl ClusterWorker {
     /// Starts to serve and registers.
-    pub async fn start(setup: WorkerSetup) -> Result<Self, WorkerError> {
-        let WorkerSetup { name, listen, health, ingress, admin, identity_key, abilities, .. } =
-            setup;
-        let WorkerSetup { factory, store, checkouts, retention, .. } = setup;
+    pub async fn start(setup: ClusterWorkerSetup) -> Result<Self, ClusterWorkerError> {
+        let ClusterWorkerSetup {
+            name,
+            listen,
+            health,
+            ingress,
+            admin,
+            identity_key,
+            abilities,
+            ..
+        } = setup;
+        let ClusterWorkerSetup { factory, store, checkouts, retention, .. } = setup;
         let version = admin.version().await?;
         if !version.starts_with(SERVER_VERSION) {
-            return Err(WorkerError::Version(version));
+            return Err(ClusterWorkerError::Version(version));
         }
         ingress.check().await?;
         let of_worker = admin.service(&worker_service(&name)).await?;
         if let Some(known) = &of_worker
             && answers(&known.uri).await
         {
-            return Err(WorkerError::NameTaken { name, uri: known.uri.clone() });
+            return Err(ClusterWorkerError::NameTaken { name, uri: known.uri.clone() });
         }
         let instance = format!("{name}-{}-{}", wall_now(), std::process::id());
         remove_old_checkouts(&checkouts, retention);
-        let performers = PerformerSetup { factory, store, checkouts };
-        let replicas = Replicas::start(ingress.clone(), name.clone(), instance.clone(), performers);
-        let replicas = replicas.map_err(WorkerError::Thread)?;
+        let performers = PerformerThreadSetup { factory, store, checkouts };
+        let replicas =
+            PerformerThread::start(ingress.clone(), name.clone(), instance.clone(), performers);
+        let replicas = replicas.map_err(ClusterWorkerError::Thread)?;
         let performing = replicas.performing();
         let (stop, stopped) = watch::channel(false);
         if let Some(address) = health {
             serve_health(address, &name, performing.clone()).await?;
         }
-        let service = NamedWorker { name: name.clone(), instance: instance.clone(), replicas };
-        identity::install();
+        let service =
+            NamedWorkerService { name: name.clone(), instance: instance.clone(), replicas };
+        request_signature::install_verifier();
         let endpoint = || match &identity_key {
             Some(key) => Endpoint::builder()
                 .identity_key(key)
-                .map_err(|error| WorkerError::IdentityKey(error.to_string())),
+                .map_err(|error| ClusterWorkerError::IdentityKey(error.to_string())),
             None => Ok(Endpoint::builder()),
         };
         let worker_uri = serve(endpoint()?.bind(service).build(), listen, &stopped).await?;
@@ -171,7 +182,7 @@ impl Worker {
             if began.elapsed() > STARTING_TIME {
                 return Err(error.into());
             }
-            tokio::time::sleep(BEAT).await;
+            tokio::time::sleep(HEARTBEAT_INTERVAL).await;
         }
         Ok(worker)
     }
@@ -192,7 +203,7 @@ impl Worker {
         end: impl Future<Output = ()>,
     ) {
         let (mut drain, mut end) = (std::pin::pin!(drain), std::pin::pin!(end));
-        let mut beats = tokio::time::interval(BEAT);
+        let mut beats = tokio::time::interval(HEARTBEAT_INTERVAL);
         beats.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let (mut unanswered, mut idle_beats, mut drain_beats) = (0, 0, 0);
         loop {
@@ -206,8 +217,8 @@ impl Worker {
                 Err(_) => {
                     unanswered += 1;
                     // Tried again with the next sign of life.
-                    let taken = self.take_over_runs(unanswered >= UNANSWERED).await;
-                    if taken.is_ok() && unanswered >= UNANSWERED {
+                    let taken = self.take_over_runs(unanswered >= UNANSWERED_UNTIL_TAKEOVER).await;
+                    if taken.is_ok() && unanswered >= UNANSWERED_UNTIL_TAKEOVER {
                         // The calls that wait now need time; another worker must not take the handlers back at once.
                         unanswered = 0;
                     }
@@ -216,20 +227,24 @@ impl Worker {
             if self.beat.is_leaving {
                 drain_beats += 1;
                 idle_beats = if *self.performing.borrow() == 0 { idle_beats + 1 } else { 0 };
-                if idle_beats > IDLE_BEATS || drain_beats > LONGEST_DRAIN {
+                if idle_beats > IDLE_BEATS_UNTIL_END || drain_beats > LONGEST_DRAIN {
                     break;
                 }
             }
         }
         let target = (CLUSTER_SERVICE, CLUSTER_KEY, "leave");
-        let left = self.ingress.call::<Empty>(target, &self.name, None);
-        let _ = tokio::time::timeout(BEAT_TIMEOUT, left).await;
+        let left = self.ingress.call::<IgnoredAnswer>(target, &self.name, None);
+        let _ = tokio::time::timeout(HEARTBEAT_TIMEOUT, left).await;
         self.stop.send_replace(true);
     }
 
     async fn show_life(&self) -> Result<(), CallError> {
         let target = (CLUSTER_SERVICE, CLUSTER_KEY, "beat");
-        match self.ingress.call_within::<Empty>(BEAT_TIMEOUT, target, &self.beat, None).await {
+        match self
+            .ingress
+            .call_within::<IgnoredAnswer>(HEARTBEAT_TIMEOUT, target, &self.beat, None)
+            .await
+        {
             Err(CallError::Unreadable { .. }) | Ok(_) => Ok(()),
             Err(error) => Err(error),
         }
@@ -262,9 +277,9 @@ fn remove_old_checkouts(checkouts: &Path, retention: Duration) {
 
 /// An answer without content.
 #[derive(Debug)]
-struct Empty;
+struct IgnoredAnswer;
 
-impl<'de> serde::Deserialize<'de> for Empty {
+impl<'de> serde::Deserialize<'de> for IgnoredAnswer {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         serde::de::IgnoredAny::deserialize(deserializer).map(|_| Self)
     }
@@ -283,8 +298,8 @@ async fn serve(
     endpoint: Endpoint,
     listen: SocketAddr,
     stopped: &watch::Receiver<bool>,
-) -> Result<String, WorkerError> {
-    let failed = |source| WorkerError::Listen { address: listen, source };
+) -> Result<String, ClusterWorkerError> {
+    let failed = |source| ClusterWorkerError::Listen { address: listen, source };
     let listener = TcpListener::bind(listen).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     let mut stopped = stopped.clone();
@@ -302,8 +317,8 @@ async fn serve_health(
     address: SocketAddr,
     name: &str,
     performing: watch::Receiver<usize>,
-) -> Result<(), WorkerError> {
-    let failed = |source| WorkerError::Listen { address, source };
+) -> Result<(), ClusterWorkerError> {
+    let failed = |source| ClusterWorkerError::Listen { address, source };
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let name = name.to_owned();
     tokio::spawn(async move {
@@ -330,7 +345,7 @@ async fn serve_health(
 
 /// Performs effects. Registered under a name of its own for each worker.
 struct WorkerService {
-    replicas: Replicas,
+    replicas: PerformerThread,
     instance: String,
 }
 
@@ -347,52 +362,55 @@ impl WorkerService {
     async fn perform(
         &self,
         ctx: Context<'_>,
-        request: Readable<PerformRequest>,
+        request: RetryableInput<PerformRequest>,
     ) -> Result<(), HandlerError> {
         let mut request = request.read()?;
-        if request.may_act() {
+        if request.has_side_effects() {
             // The journal remembers which process began it.
             let instance = self.instance.clone();
             let begun = ctx.run(|| async move { Ok(instance) }).name("begin").await?;
             request.is_repeated |= begun != self.instance;
         }
-        Ok(self.replicas.perform(request).await.map_err(AskAgain)?)
+        Ok(self.replicas.perform(request).await.map_err(FollowFailed)?)
     }
 }
 
 /// The run could not be followed; the server calls the handler again.
 #[derive(Debug, thiserror::Error)]
 #[error("the run could not be followed: {0}")]
-struct AskAgain(String);
+struct FollowFailed(String);
 
 /// [`WorkerService`] under the name of one worker. The SDK has no public way to choose a name at run time.
-struct NamedWorker {
+struct NamedWorkerService {
     name: String,
     instance: String,
-    replicas: Replicas,
+    replicas: PerformerThread,
 }
 
-impl IntoServiceDefinition for NamedWorker {
+impl IntoServiceDefinition for NamedWorkerService {
     fn into_service_definition(self) -> ServiceDefinition {
         let mut found = <WorkerService as Discoverable>::discover();
         if let Ok(name) = worker_service(&self.name).try_into() {
             found.name = name;
         }
         let Self { instance, replicas, .. } = self;
-        service_definition(Dispatch(Arc::new(WorkerService { replicas, instance })), found)
+        service_definition(
+            WorkerServiceHandler(Arc::new(WorkerService { replicas, instance })),
+            found,
+        )
     }
 }
 
 /// Calls the handler of a [`WorkerService`].
-struct Dispatch(Arc<WorkerService>);
+struct WorkerServiceHandler(Arc<WorkerService>);
 
-impl Service for Dispatch {
+impl Service for WorkerServiceHandler {
     type Future = ServiceBoxFuture;
 
     fn handle(&self, ctx: ContextInternal) -> Self::Future {
         let service = Arc::clone(&self.0);
         Box::pin(async move {
-            let (input, metadata) = ctx.input::<Readable<PerformRequest>>().await;
+            let (input, metadata) = ctx.input::<RetryableInput<PerformRequest>>().await;
             let result = service.perform((&ctx, metadata).into(), input).await;
             ctx.handle_handler_result(result);
             ctx.end();

@@ -25,16 +25,16 @@ const PACKAGE: &str = "@restatedev/restate-server@1.7.12";
 const PORTS: [u16; 3] = [8080, 9070, 5122];
 
 /// The names of the workers.
-const WORKERS: [&str; 2] = ["one", "two"];
+const WORKERS: [&str; 2] = ["dev-1", "dev-2"];
 
 /// How long the cluster may take until all of it answers.
-const STARTS: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The pause between two looks at the programs.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// How long a program has to end after a signal.
-const ENDS: Duration = Duration::from_secs(15);
+const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The programs of the cluster, the node first. They are stopped when this is dropped.
 #[derive(Default)]
@@ -199,7 +199,7 @@ impl Programs {
     async fn go_on(&mut self, began: Instant, place: &Path) -> Result<(), Failure> {
         let problem = match self.ended() {
             Some(name) => format!("the {name} has ended"),
-            None if began.elapsed() > STARTS => "it takes too long".to_owned(),
+            None if began.elapsed() > START_TIMEOUT => "it takes too long".to_owned(),
             None => {
                 tokio::time::sleep(LOOK).await;
                 return Ok(());
@@ -230,7 +230,7 @@ impl Drop for Programs {
                 let _ = kill_process(pid, signal);
             }
             let began = Instant::now();
-            while matches!(child.try_wait(), Ok(None)) && began.elapsed() < ENDS {
+            while matches!(child.try_wait(), Ok(None)) && began.elapsed() < STOP_TIMEOUT {
                 std::thread::sleep(Duration::from_millis(20));
             }
             let _ = child.kill();

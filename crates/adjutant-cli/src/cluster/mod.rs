@@ -5,7 +5,7 @@ pub(crate) mod serve_worker;
 
 use std::path::PathBuf;
 
-use adjutant_restate::{Admin, CallError, Ingress, LiveWorker, WorkerAbilities};
+use adjutant_restate::{Admin, CallError, ClusterWorkerAbilities, Ingress, LiveClusterWorker};
 use adjutant_view::sanitize;
 use serde_json::json;
 
@@ -28,9 +28,9 @@ pub(crate) fn run_cluster(
             if as_json {
                 print_json(&json!({ "v": 1, "workers": workers }))?;
             } else if workers.is_empty() {
-                print("No worker is at work.\n")?;
+                print("No worker is live.\n")?;
             }
-            for LiveWorker { name, abilities } in workers.iter().filter(|_| !as_json) {
+            for LiveClusterWorker { name, abilities } in workers.iter().filter(|_| !as_json) {
                 print(&describe(name, abilities))?;
             }
             Ok(Exit::Completed)
@@ -46,9 +46,10 @@ pub(crate) fn run_cluster(
 }
 
 /// Describes a worker and what it has, in lines for a terminal.
-fn describe(name: &str, abilities: &WorkerAbilities) -> String {
-    let WorkerAbilities { version, host, sandbox, toolchains, tools, providers, store, .. } =
-        abilities;
+fn describe(name: &str, abilities: &ClusterWorkerAbilities) -> String {
+    let ClusterWorkerAbilities {
+        version, host, sandbox, toolchains, tools, providers, store, ..
+    } = abilities;
     let list = |items: &[String]| {
         if items.is_empty() { "none".to_owned() } else { items.join(", ") }
     };

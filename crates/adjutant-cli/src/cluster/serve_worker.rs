@@ -11,8 +11,8 @@ use adjutant_core::{Event, SessionId, Timestamp};
 use adjutant_engine::results::probe_machine;
 use adjutant_engine::{Narrator, Reporter, ResumeInfo};
 use adjutant_restate::{
-    Admin, CallError, ClusterStore, Ingress, RunBeginning, RunPerformer, Worker, WorkerAbilities,
-    WorkerError, WorkerSetup,
+    Admin, CallError, ClusterStore, ClusterWorker, ClusterWorkerAbilities, ClusterWorkerError,
+    ClusterWorkerSetup, Ingress, PerformerInput, RunPerformer,
 };
 use adjutant_view::{RunView, TimedEvent};
 use tokio::signal::unix::{SignalKind, signal};
@@ -56,7 +56,7 @@ pub(crate) fn run_serve_worker(
     let store = store.map_err(|error| Failure::usage(format!("--store: {error}")))?;
     // Two workers may have the same state directory, as those of `cluster dev`.
     let checkouts = home.join("cluster").join("checkouts").join(&name);
-    let setup = WorkerSetup {
+    let setup = ClusterWorkerSetup {
         name,
         listen: args.listen,
         health: args.health,
@@ -74,8 +74,8 @@ pub(crate) fn run_serve_worker(
     runtime.block_on(async {
         let mut interrupt = signal(SignalKind::interrupt()).map_err(|it| failed("catch signals", it))?;
         let mut terminate = signal(SignalKind::terminate()).map_err(|it| failed("catch signals", it))?;
-        let worker = Worker::start(setup).await.map_err(|error| explain(&error))?;
-        say(&format!("adjutant: worker {} is at work; ctrl+c ends it at once, SIGTERM when its agents have ended", worker.name()));
+        let worker = ClusterWorker::start(setup).await.map_err(|error| explain(&error))?;
+        say(&format!("adjutant: worker `{}` takes work; ctrl+c ends it at once, SIGTERM when its agents have ended", worker.name()));
         let (drain, drained) = tokio::sync::oneshot::channel();
         let end = async {
             let mut drain = Some(drain);
@@ -153,13 +153,15 @@ pub(crate) fn call_failure(error: &CallError) -> Failure {
     }
 }
 
-fn explain(error: &WorkerError) -> Failure {
+fn explain(error: &ClusterWorkerError) -> Failure {
     let failure = Failure::from_error(Exit::Failed, error);
     match error {
-        WorkerError::Call(error) => call_failure(error),
-        WorkerError::NameTaken { .. } => failure.hint("Choose another name with --name."),
-        WorkerError::Listen { .. } | WorkerError::Version(_) | WorkerError::Thread(_) => failure,
-        WorkerError::IdentityKey(_) => Failure::from_error(Exit::Usage, error)
+        ClusterWorkerError::Call(error) => call_failure(error),
+        ClusterWorkerError::NameTaken { .. } => failure.hint("Choose another name with --name."),
+        ClusterWorkerError::Listen { .. }
+        | ClusterWorkerError::Version(_)
+        | ClusterWorkerError::Thread(_) => failure,
+        ClusterWorkerError::IdentityKey(_) => Failure::from_error(Exit::Usage, error)
             .hint("The server prints its key when it starts; it begins with publickeyv1_."),
     }
 }
@@ -182,7 +184,7 @@ fn host_name() -> String {
 }
 
 /// Finds out what this machine offers to agents.
-fn abilities(home: &Path, store: Option<&ClusterStore>) -> Result<WorkerAbilities, Failure> {
+fn abilities(home: &Path, store: Option<&ClusterStore>) -> Result<ClusterWorkerAbilities, Failure> {
     let settings = Settings::load(&PolicyFlags::default(), home)?;
     let mut setup = default_setup(home);
     settings.toolchains.find(&mut setup);
@@ -193,7 +195,7 @@ fn abilities(home: &Path, store: Option<&ClusterStore>) -> Result<WorkerAbilitie
         ModelSetup::new(&settings)?.providers().into_iter().filter_map(has_key).collect();
     // A script is a file of the run, and needs no key.
     providers.push("script".to_owned());
-    Ok(WorkerAbilities {
+    Ok(ClusterWorkerAbilities {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         host: host_name(),
         sandbox: machine.sandbox.ok().map(|(level, _)| level),
@@ -206,8 +208,8 @@ fn abilities(home: &Path, store: Option<&ClusterStore>) -> Result<WorkerAbilitie
 }
 
 /// Sets up what performs the effects of a run.
-fn performer(home: &Path, beginning: RunBeginning<'_>) -> Result<RunPerformer, Failure> {
-    let RunBeginning { run, decisions, checkout } = beginning;
+fn performer(home: &Path, beginning: PerformerInput<'_>) -> Result<RunPerformer, Failure> {
+    let PerformerInput { run, decisions, checkout } = beginning;
     let events = decisions.iter().flat_map(|it| it.events.iter().map(|event| (it.at, event)));
     let past = ResumeInfo::of(events)
         .ok_or_else(|| Failure::new(Exit::Failed, "the run has no beginning"))?;

@@ -220,7 +220,7 @@ impl<'rig> Cluster<'rig> {
         let call = call.env("PATH", std::env::var_os("PATH").unwrap());
         let set = |call: Call<'rig>, (name, value): &(&str, String)| call.env(name, value);
         let mut worker = self.environment.iter().fold(call, set).start();
-        worker.wait_for("is at work");
+        worker.wait_for("takes work");
         self.workers.insert(name.to_owned(), worker);
     }
 

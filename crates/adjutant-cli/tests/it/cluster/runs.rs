@@ -110,7 +110,7 @@ fn a_second_worker_with_the_same_name_is_refused() {
     cluster.start_worker("one", None);
     let second = cluster.try_worker("one");
     assert_eq!(second.code, 1, "{second}");
-    assert!(second.stderr.contains("another worker named one is at work"), "{second}");
+    assert!(second.stderr.contains("another worker named one is running"), "{second}");
     let listed = rig.run(["cluster", "workers", "--runtime", &cluster.runtime()]);
     assert!(listed.stdout.starts_with("one  on "), "{listed}");
     assert_eq!(cluster.stop_worker("one"), 0);
@@ -193,6 +193,36 @@ fn a_run_without_a_front_end_is_cancelled_on_the_cluster() {
     assert_eq!(cancelled.code, 0, "{cancelled}");
     until("the call is dropped", || provider.requests().iter().all(|it| it.delivered.is_some()));
     rig.assert_unharmed();
+}
+
+#[test]
+fn a_run_whose_front_end_died_before_its_first_record_is_found_again() {
+    let Some(node) = server() else { return };
+    for command in ["resume", "cancel"] {
+        let rig = Rig::new();
+        let provider = Server::start(Api::Chat, soon());
+        let mut cluster = Cluster::start(&rig, node.clone());
+        cluster.start_worker("one", Some(&provider));
+        let runtime = cluster.runtime();
+        let args =
+            ["delegate", "--yes", "--model", "fake/priced", "-t", "a=Look", "--runtime", &runtime];
+        let mut front = provider.call(&rig, &args).start();
+        until("the model is called", || !provider.requests().is_empty());
+        front.signal(Signal::KILL);
+        let _ = front.finish();
+        let run = rig.only_run();
+        // As if it had been lost between the start of the run there and the first record here.
+        std::fs::write(rig.run_folder(&run).join("journal.jsonl"), "").unwrap();
+        let output = rig.run([command, &run]);
+        assert_eq!(output.code, 0, "{command}: {output}");
+        rig.assert_unharmed();
+    }
+}
+
+/// A model that answers after two seconds.
+fn soon() -> Script {
+    let text = "delay_ms = 2000\n[[conversation]]\n[[conversation.turn]]\nparts = [{ text = \"Done.\" }]\n";
+    Script::from_toml(text).unwrap()
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Verifying the signature of a server's calls with `ring`, which is in the program anyway.
 //!
-//! The SDK leaves the cryptography to whoever installs a provider. Its own choices would add forty crates, RSA among them.
+//! The SDK leaves the cryptography to the application. The providers that it offers would add forty crates, RSA among
+//! them.
 
 use std::sync::Once;
 
@@ -11,7 +12,7 @@ use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey};
 use ring::signature::{ED25519, UnparsedPublicKey};
 
 /// Makes the SDK able to verify signatures.
-pub(crate) fn install() {
+pub(crate) fn install_verifier() {
     static INSTALLED: Once = Once::new();
     INSTALLED.call_once(|| {
         // Nothing else in the program installs one.
