@@ -92,44 +92,23 @@ macro_rules! key {
 
 use KeyCode::Char;
 
-/// All keys. The bottom line shows them in this order, as far as they fit.
+/// All keys. The bottom line shows those that apply in this order, as far as they fit.
 pub(crate) const BINDINGS: [KeyBinding; 24] = [
     key!([KeyCode::Enter], Open, "enter", "open", "open the run", LIST),
-    key!(
-        [KeyCode::Enter],
-        Transcript,
-        "enter",
-        "transcript",
-        "show the transcript of the agent",
-        RUN
-    ),
+    key!([KeyCode::Enter], Transcript, "enter", "read", "show its transcript", RUN),
     key!([KeyCode::Esc, KeyCode::Backspace], Back, "esc", "back", "go back", INNER),
-    key!(
-        [Char('a')],
-        Approve,
-        "a",
-        "approve",
-        "answer the question of a call or of an agent",
-        LISTS
-    ),
+    key!([Char('a')], Approve, "a", "answer", "answer its question", LISTS),
     key!([Char('d')], Diff, "d", "diff", "show what was changed", LISTS),
     key!([Char('t')], Tell, "t", "tell", "send a message to the agent", LISTS),
     key!([Char('c')], Cancel, "c", "cancel", "cancel the run or the agent", LISTS),
-    key!([Char('m')], Merge, "m", "merge", "merge the changes into your files", LISTS),
+    key!([Char('m')], Merge, "m", "merge", "merge it into your files", LISTS),
     key!([Char('x')], Discard, "x", "discard", "delete the changes", LISTS),
-    key!(
-        [Char('r')],
-        Resume,
-        "r",
-        "resume",
-        "continue what was interrupted or is unfinished",
-        LISTS
-    ),
-    key!([Char('/')], Filter, "/", "filter", "show only what contains a text", LISTS),
-    key!([KeyCode::Left], EarlierEvent, "left", "", "show the run one event earlier", RUN),
-    key!([KeyCode::Right], LaterEvent, "right", "", "show the run one event later", RUN),
-    key!([Char('[')], Earlier, "[", "", "go back a twentieth of the run", RUN),
-    key!([Char(']')], Later, "]", "", "go on a twentieth of the run", RUN),
+    key!([Char('r')], Resume, "r", "resume", "continue unfinished work", LISTS),
+    key!([Char('/')], Filter, "/", "filter", "show only what has a text", LISTS),
+    key!([KeyCode::Left], EarlierEvent, "left", "", "go back one event", RUN),
+    key!([KeyCode::Right], LaterEvent, "right", "", "go on one event", RUN),
+    key!([Char('[')], Earlier, "[", "", "go back 1/20 of the run", RUN),
+    key!([Char(']')], Later, "]", "", "go on 1/20 of the run", RUN),
     key!([Char(' ')], Newest, "space", "", "show the newest state again", RUN),
     key!([KeyCode::Up, Char('k')], Up, "up k", "", "up", ALL),
     key!([KeyCode::Down, Char('j')], Down, "down j", "", "down", ALL),

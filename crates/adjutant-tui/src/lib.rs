@@ -9,6 +9,7 @@
 mod child_process;
 mod inbox;
 mod key_bindings;
+mod obstacle;
 mod opened_run;
 mod painter;
 mod program;

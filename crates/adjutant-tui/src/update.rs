@@ -1,13 +1,15 @@
 //! What a key does: changes the state, and returns what must happen outside it.
 //!
 //! Start at [`update`]. A [`WatchAction`] is done by the program; a [`CommandLine`] is the `adjutant` command that an action
-//! runs, and [`CommandInput`] what a person types for it. Nothing here judges whether a command is allowed: the command does.
+//! runs, and [`CommandInput`] what a person types for it. Whether a command is allowed, the command judges; what the shown
+//! state already excludes is said before anything is typed or confirmed ([`obstacle`]).
 
 use adjutant_core::{RunId, SessionId};
 use adjutant_view::{ProcessLiveness, sanitize};
 use ratatui_crossterm::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use crate::key_bindings::{KeyCommand, command_of};
+use crate::obstacle::{SelectedWork, obstacle};
 use crate::opened_run::OpenedRun;
 use crate::render::last_top;
 use crate::run_list::{ListKey, ListRow};
@@ -131,6 +133,10 @@ fn edit_filter(state: &mut WatchState, code: KeyCode) {
 
 fn act(state: &mut WatchState, command: KeyCommand) -> Vec<WatchAction> {
     let page = page(state);
+    if let Some(why) = obstacle(state, command) {
+        state.message = Some(why.to_owned());
+        return Vec::new();
+    }
     match command {
         KeyCommand::Quit => return vec![WatchAction::Quit],
         KeyCommand::Help => state.overlay = Some(WatchOverlay::Help(0)),
@@ -272,16 +278,9 @@ fn approve(state: &mut WatchState) -> Vec<WatchAction> {
 /// Answers the question with which the selected agent has ended, or else the first agent of the run that has one.
 fn answer(state: &mut WatchState) -> Vec<WatchAction> {
     let Some(run) = state.current_run() else { return no_target(state) };
-    let opened = state.opened.as_ref().filter(|_| state.screen != WatchScreen::List);
-    let listed = state.runs.iter().find(|listed| listed.id == run);
-    let observed = match opened {
-        Some(run) => Some((run.view(), run.liveness)),
-        None => listed.map(|run| (&run.view, run.liveness)),
-    };
-    let Some((view, liveness)) = observed else { return no_target(state) };
-    let selected = opened.and_then(|run| run.selected_agent(&state.run_filter));
-    let mut asking = selected.into_iter().chain(view.delegations());
-    let Some(agent) = asking.find(|agent| agent.open_question().is_some()) else {
+    let Some(work) = SelectedWork::of(state) else { return no_target(state) };
+    let (view, liveness) = (work.view, work.liveness);
+    let Some(agent) = work.asking() else {
         state.message = Some("It asks nothing.".to_owned());
         return Vec::new();
     };

@@ -10,8 +10,6 @@ use crate::state::WatchState;
 
 /// The columns of the keys.
 const KEY_COLUMNS: usize = 8;
-/// Narrower columns would cut what the keys do; then there is one that can be scrolled.
-const LEAST_COLUMNS: u16 = 30;
 /// The rows that are not for keys: the heading and the last row.
 const OTHER_ROWS: u16 = 2;
 
@@ -45,11 +43,14 @@ fn bindings(state: &WatchState) -> impl Iterator<Item = &'static KeyBinding> {
     BINDINGS.iter().filter(|it| it.is_for(state.screen))
 }
 
-/// Returns in how many columns all keys fit; `None` if these would be too narrow.
+/// Returns in how many columns all keys fit; `None` if these would cut what the keys do. Then there is one that can be
+/// scrolled.
 fn fitting_columns(state: &WatchState) -> Option<u16> {
     let rows = usize::from(state.size.1.saturating_sub(OTHER_ROWS)).max(1);
     let columns = u16::try_from(bindings(state).count().div_ceil(rows)).unwrap_or(1).max(1);
-    (state.size.0 / columns >= LEAST_COLUMNS).then_some(columns)
+    let longest = bindings(state).map(|it| layout::width(it.long)).max().unwrap_or(0);
+    let needed = KEY_COLUMNS + 3 + longest;
+    (usize::from(state.size.0 / columns) >= needed).then_some(columns)
 }
 
 fn keys_part(binding: &KeyBinding) -> StyledText {

@@ -15,6 +15,7 @@ use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
 
 use crate::key_bindings::{BINDINGS, KeyBinding};
+use crate::obstacle::is_offered;
 use crate::painter::{Painter, StyledText, to_ascii};
 use crate::state::{WatchOverlay, WatchScreen, WatchState};
 
@@ -72,20 +73,20 @@ fn bottom_line(state: &WatchState, wide: usize) -> Vec<StyledText> {
     }
 }
 
-/// Returns the keys that fit; help and quit always come first on a narrow terminal.
+/// Returns the keys that apply to what is selected, as far as they fit; help and quit always do.
 fn key_line(state: &WatchState, filter: &str, wide: usize) -> Vec<StyledText> {
     let filter = if filter.is_empty() || state.screen == WatchScreen::Text {
         String::new()
     } else {
         format!("filter: {filter}  ")
     };
-    let asks = !state.inbox().is_empty();
-    let is_of_use = |it: &&KeyBinding| !it.short.is_empty() && (asks || it.short != "approve");
+    let is_of_use = |it: &&KeyBinding| !it.short.is_empty() && is_offered(state, it.command);
     let shown = BINDINGS.iter().filter(|it| it.is_for(state.screen)).filter(is_of_use);
     let (last, first): (Vec<_>, Vec<_>) =
         shown.partition(|it| ["help", "quit"].contains(&it.short));
     let columns = |key: &str, word: &str| layout::width(key) + layout::width(word) + 3;
-    let mut room = wide.saturating_sub(
+    // The last word needs no blanks behind it.
+    let mut room = (wide + 2).saturating_sub(
         layout::width(&filter) + last.iter().map(|it| columns(it.keys, it.short)).sum::<usize>(),
     );
     let fits = |it: &&&KeyBinding| {

@@ -169,13 +169,13 @@ fn help_on_a_narrow_terminal_says_what_each_key_does_and_can_be_scrolled() {
 #[test]
 fn a_confirmation_names_its_target_on_a_narrow_terminal() {
     let mut state = tree();
-    typed(&mut state, &[KeyCode::Down, KeyCode::Char('c')]);
+    typed(&mut state, &[KeyCode::Down, KeyCode::Down, KeyCode::Char('c')]);
     assert!(
-        drawn(&mut state, 20, 10).contains("cancel [securi…? y/n"),
+        drawn(&mut state, 20, 10).contains("cancel [correc…? y/n"),
         "{}",
         drawn(&mut state, 20, 10)
     );
-    assert!(drawn(&mut state, 40, 10).contains("cancel [security]? y/n"));
+    assert!(drawn(&mut state, 40, 10).contains("cancel [correctness]? y/n"));
     let mut state = list();
     typed(&mut state, &[KeyCode::Down, KeyCode::Char('m')]);
     let frame = drawn(&mut state, 20, 10);

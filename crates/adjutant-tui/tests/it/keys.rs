@@ -5,7 +5,7 @@ use adjutant_tui::{CommandInput, WatchAction, WatchScreen, WatchState};
 use adjutant_view::ProcessLiveness::{Alive, Dead};
 use ratatui_crossterm::crossterm::event::KeyCode::{self, Char, Down, End, Enter, Esc, Home, Up};
 
-use crate::history::{finished, run_id, three};
+use crate::history::{History, finished, run_id, three};
 use crate::states::{asking, blocked, done, drawn, empty, listed, opened, typed};
 
 fn list() -> WatchState {
@@ -47,11 +47,11 @@ fn keys_of_the_list_are_about_the_selected_run() {
         (&[End, Enter], "open run_1738326896_aaaaac"),
         (&[Home, Enter], "open run_1738326896_aaaaac"),
         (&[Char('d')], "show diff run_1738326896_aaaaab"),
-        (&[Char('c')], "nothing"),
-        (&[Char('c'), Char('y')], "run cancel run_1738326896_aaaaab"),
-        (&[Char('c'), Char('n')], "nothing"),
+        (&[Home, Char('c')], "nothing"),
+        (&[Home, Char('c'), Char('y')], "run cancel run_1738326896_aaaaac"),
+        (&[Home, Char('c'), Char('n')], "nothing"),
         (&[Char('m'), Char('y')], "run merge run_1738326896_aaaaab"),
-        (&[Char('t')], "run tell sess_1738326896_aaaaab - with a message"),
+        (&[Char('t')], "nothing"),
         (&[Char('/'), Char('q')], "nothing"),
     ];
     for (keys, expected) in table {
@@ -73,7 +73,7 @@ fn keys_of_a_run_are_about_the_selected_agent() {
         (&[Down, Down, Char('c'), Char('y')], format!("run cancel {agent}")),
         (&[Down, Down, Char('t')], format!("run tell {agent} - with a message")),
         (&[Down, Down, Char('x'), Char('y')], format!("run discard {agent}")),
-        (&[Down, Down, Char('r'), Char('y')], format!("run resume {agent}")),
+        (&[Down, Down, Char('r'), Char('y')], "nothing".to_owned()),
         (&[Down, Down, Char('d')], format!("show diff {agent}")),
         (&[Down, Down, Enter], format!("show transcript {agent}")),
         (
@@ -86,6 +86,68 @@ fn keys_of_a_run_are_about_the_selected_agent() {
         let mut state = empty();
         state.open(opened(&three().0, Alive));
         assert_eq!(named(&typed(&mut state, keys)), expected, "{keys:?}");
+    }
+}
+
+#[test]
+fn a_key_that_can_do_nothing_says_so_before_anything_is_typed() {
+    let (asked, _) = blocked();
+    let completed = done("Write the changelog");
+    for (history, liveness, keys, said) in [
+        (&asked, Alive, &[Down, Char('t')][..], "can be answered once the run has ended"),
+        (&asked, Dead, &[Down, Char('t')], "a answers it"),
+        (&asked, Dead, &[Down, Char('r')], "a answers it"),
+        (&completed, Dead, &[Down, Char('t')], "It has ended and gets no messages."),
+        (&completed, Dead, &[Down, Char('c')], "It has ended."),
+        (&completed, Dead, &[Down, Char('r')], "There is nothing to resume"),
+        (&three().0, Dead, &[Down, Down, Char('t')], "Its process is gone; r resumes the run."),
+    ] {
+        let mut state = empty();
+        state.open(opened(history, liveness));
+        assert_eq!(named(&typed(&mut state, keys)), "nothing", "{keys:?}");
+        let frame = drawn(&mut state, 100, 20);
+        assert!(frame.contains(said), "{said}:\n{frame}");
+    }
+    let mut state = empty();
+    state.open(opened(&three().0, Dead));
+    let resumed = format!("run resume {}", three().1[1]);
+    assert_eq!(named(&typed(&mut state, &[Down, Down, Char('r'), Char('y')])), resumed);
+}
+
+#[test]
+fn the_bottom_line_offers_only_keys_that_apply_to_what_is_selected() {
+    let last = |history: &History, liveness, keys: &[KeyCode]| {
+        let mut state = empty();
+        state.open(opened(history, liveness));
+        typed(&mut state, keys);
+        let frame = drawn(&mut state, 60, 20);
+        frame.lines().last().unwrap().to_owned()
+    };
+    let lines = [
+        last(&three().0, Alive, &[Down, Down]),
+        last(&three().0, Dead, &[Down, Down]),
+        last(&done("Write the changelog"), Dead, &[Down]),
+        last(&blocked().0, Alive, &[Down]),
+        last(&blocked().0, Dead, &[Down]),
+    ];
+    insta::assert_snapshot!(lines.join("\n"), @"
+    enter read  esc back  t tell  c cancel  ? help  q quit
+    enter read  esc back  c cancel  r resume  ? help  q quit
+    enter read  esc back  / filter  ? help  q quit
+    enter read  esc back  / filter  ? help  q quit
+    enter read  esc back  a answer  / filter  ? help  q quit
+    ");
+}
+
+#[test]
+fn help_does_not_cut_what_a_key_does() {
+    for (columns, rows) in [(160, 40), (80, 24), (60, 20), (50, 12)] {
+        let mut state = empty();
+        state.open(opened(&finished().0, Dead));
+        state.resize((columns, rows));
+        typed(&mut state, &[Char('?')]);
+        let frame = drawn(&mut state, columns, rows);
+        assert!(!frame.contains('…'), "{columns}x{rows}:\n{frame}");
     }
 }
 
