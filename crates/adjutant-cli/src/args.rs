@@ -411,8 +411,8 @@ pub(crate) struct ResumeRunArgs {
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) root: PathBuf,
 
-    /// A message to the agent: the answer it waits for, or what is left to do.
-    #[arg(long, value_name = "TEXT")]
+    /// A message to the agent: the answer it waits for, or what is left to do; without TEXT you are asked for it.
+    #[arg(long, value_name = "TEXT", num_args = 0..=1, default_missing_value = "")]
     pub(crate) say: Option<String>,
 
     /// Merge the work of the subagent into your present files first, in its workspace, and let it resolve the conflicts.

@@ -307,7 +307,7 @@ const CANCEL: CommandVerb =
 
 /// What to type instead for a subagent that has ended.
 const GO_ON_AFTER_END: &str =
-    " A subagent that has ended goes on with `adjutant resume SESSION --say \"TEXT\"`.";
+    " A subagent that has ended goes on with `adjutant resume SESSION --say`.";
 
 const TELL: CommandVerb = CommandVerb {
     typed: "tell",

@@ -90,8 +90,9 @@ pub(crate) fn run_resume(
     }
     // Without a parent agent, the root session means the whole run.
     let session = session.filter(|it| past.has_lead || *it != files.id().root_session());
-    let (say, on_this_model) = (args.say.clone(), args.model.is_some());
+    let on_this_model = args.model.is_some();
     let limits = limits(args, &past.policy)?;
+    let say = args.say.as_deref().map(|text| message(&found, session, text)).transpose()?;
     let session = if args.rebase { Some(session_to_rebase(&found, session)?) } else { session };
     let wish = ResumeRequest {
         session,
@@ -180,8 +181,8 @@ fn follow_again(
     order: Option<ControlCommand>,
     showing: &DisplayOptions,
 ) -> Result<ExecutedRun, Failure> {
+    refuse_live(&found, None)?;
     let RunToResume { files, journal, past } = found;
-    refuse_live(&files)?;
     let terminal = if yes { None } else { Terminal::open() };
     let approver = approver(yes, terminal, archive.registry(), None);
     let workdir =
@@ -241,7 +242,7 @@ fn flags_without_effect(
         return Failure::usage(format!("nothing to resume: {text}"));
     }
     Failure::usage(format!("nothing to resume: {nothing}")).hint(completed(&format!(
-        "`adjutant resume {run}` shows its result, `adjutant resume {run} --say \"TEXT\"` gives it more to do."
+        "`adjutant resume {run}` shows its result, `adjutant resume {run} --say` gives it more to do."
     )))
 }
 
@@ -310,7 +311,7 @@ fn show_ended(
     found: RunToResume,
     flags: &ResumeFlags<'_>,
 ) -> Result<Exit, Failure> {
-    refuse_live(&found.files)?;
+    refuse_live(&found, None)?;
     let story = ResumedStory::claim(archive, found.files.id(), &found.past)?;
     let RunToResume { files, journal, past } = &found.latest()?;
     story.iter().try_for_each(ResumedStory::refuse_unwritable)?;
@@ -350,17 +351,67 @@ fn merge_of(
     flags.merge.or(recorded.map(MergeAfterRun::from_request)).unwrap_or(usual)
 }
 
-/// Refuses a run that a live process works on.
-fn refuse_live(files: &RunFiles) -> Result<(), Failure> {
+/// Refuses a run that a live process works on. `session` is the subagent that shall go on, if one was named.
+fn refuse_live(found: &RunToResume, session: Option<SessionId>) -> Result<(), Failure> {
+    let (run, liveness) = (found.files.id(), found.files.liveness());
     // A lock without a pid was taken a moment ago. Locking the run waits until its holder has written the pid.
-    if let Ok(RunLiveness::Live { pid: Some(pid) }) = files.liveness() {
-        let text = format!("{} is being worked on by process {pid}", files.id());
-        return Err(Failure::usage(text).hint(format!(
-            "`adjutant status {0}` shows it, `adjutant cancel {0}` ends it.",
-            files.id()
-        )));
+    let Ok(RunLiveness::Live { pid: Some(pid) }) = liveness else { return Ok(()) };
+    let view = records::fold_read(run, &found.journal);
+    let named = session.and_then(|session| view.delegation(session));
+    let hint = match named {
+        Some(it) if it.open_question().is_some() => format!(
+            "Its question can be answered when its run has ended: `adjutant wait {run}` waits for that, then `adjutant \
+             resume {} --say` answers it.",
+            it.session
+        ),
+        Some(it) if !it.state.is_live() => format!(
+            "It can go on when its run has ended: `adjutant wait {run}` waits for that, then `adjutant resume {} --say` \
+             gives it more to do.",
+            it.session
+        ),
+        Some(_) | None => {
+            format!("`adjutant status {run}` shows it, `adjutant cancel {run}` ends it.")
+        }
+    };
+    Err(Failure::usage(format!("{run} is being worked on by process {pid}")).hint(hint))
+}
+
+/// The word that stands for a message in help and documentation.
+const PLACEHOLDER: &str = "TEXT";
+
+/// Returns the message to an agent. If none was typed, the person is asked for it.
+fn message(
+    found: &RunToResume,
+    session: Option<SessionId>,
+    typed: &str,
+) -> Result<String, Failure> {
+    let run = found.files.id();
+    let name = session.map_or_else(|| run.to_string(), |session| session.to_string());
+    if typed.trim() == PLACEHOLDER {
+        let text = format!("`{PLACEHOLDER}` only stands for the message");
+        let hint = format!("`adjutant resume {name} --say` asks for it.");
+        return Err(Failure::usage(text).hint(completed(&hint)));
     }
-    Ok(())
+    if !typed.is_empty() {
+        return Ok(typed.to_owned());
+    }
+    refuse_live(found, session)?;
+    let Some(terminal) = Terminal::open() else {
+        return Err(Failure::usage("--say has no text, and there is no terminal to ask for it"));
+    };
+    let view = records::fold_read(run, &found.journal);
+    let agent = view.delegation(session.unwrap_or_else(|| run.root_session()));
+    let question = agent.and_then(|it| {
+        let label = sanitize::label(it.label.as_str());
+        Some(format!("[{label}] asks: {}\n", sanitize::block(it.open_question()?)))
+    });
+    let asked = format!(
+        "{}{} (an empty line sends nothing): ",
+        question.as_deref().unwrap_or_default(),
+        if question.is_some() { "Answer" } else { "Message" }
+    );
+    let typed = terminal.show(&asked).ok().and_then(|()| terminal.read_line());
+    typed.filter(|text| !text.trim().is_empty()).ok_or_else(|| Failure::usage("nothing was sent"))
 }
 
 /// Resumes a run and prints its result.
@@ -374,7 +425,7 @@ pub(crate) fn resume_run(
     if let Some(nothing) = found.past.nothing.as_ref().filter(|_| found.past.model.is_none()) {
         return Err(Failure::usage(format!("nothing to resume: {nothing}")));
     }
-    refuse_live(&found.files)?;
+    refuse_live(&found, wish.session)?;
     let mut story = ResumedStory::claim(archive, found.files.id(), &found.past)?;
     // Another process may have resumed this run in between.
     let RunToResume { files, journal, past } = found.latest()?;

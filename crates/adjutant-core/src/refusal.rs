@@ -10,7 +10,7 @@
 //! limit decides).
 
 use crate::code::ErrorCode;
-use crate::ids::{AgentName, Label, SessionId};
+use crate::ids::{AgentName, Label, RunId, SessionId};
 use crate::money::Usd;
 use crate::numbers::{grouped, short};
 use crate::outcome::OutcomeReason;
@@ -205,9 +205,21 @@ pub enum ContextRemedy {
 /// Why a message cannot be delivered to an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TellProblem {
-    /// The session does not exist or has ended.
+    /// The session does not exist.
     #[error("it is not a live delegation")]
     NotLive,
+    /// The session has ended.
+    #[error("it has ended")]
+    Ended {
+        /// Its run, which has not ended.
+        run: RunId,
+    },
+    /// The session has ended with a question to the person.
+    #[error("it has ended with a question")]
+    Blocked {
+        /// Its run, which has not ended.
+        run: RunId,
+    },
     /// The session has no model: it is the root of a run without a parent agent.
     #[error("it has no agent of its own; name one of its delegations")]
     NoAgent,
@@ -352,7 +364,12 @@ impl Refusal {
                 ErrorCode::QueueFull
             }
             Self::MessageRejected {
-                problem: TellProblem::NotLive | TellProblem::NoAgent, ..
+                problem:
+                    TellProblem::NotLive
+                    | TellProblem::Ended { .. }
+                    | TellProblem::Blocked { .. }
+                    | TellProblem::NoAgent,
+                ..
             } => ErrorCode::UnknownParent,
             Self::MessageRejected { .. } => ErrorCode::ValidationFailed,
             Self::ApprovalDenied { .. } => ErrorCode::ApprovalDenied,
@@ -375,9 +392,13 @@ impl Refusal {
             | Self::Money { .. }
             | Self::QueueFull { .. }
             | Self::ApprovalDenied { .. } => true,
-            Self::MessageRejected { problem, .. } => {
-                !matches!(problem, TellProblem::NotLive | TellProblem::NoAgent)
-            }
+            Self::MessageRejected { problem, .. } => !matches!(
+                problem,
+                TellProblem::NotLive
+                    | TellProblem::Ended { .. }
+                    | TellProblem::Blocked { .. }
+                    | TellProblem::NoAgent
+            ),
             Self::TooDeep { max_depth, .. } => *max_depth < HARD_MAX_DEPTH,
             Self::StartsTooDeep { base_depth, .. } => *base_depth <= HARD_MAX_DEPTH,
             Self::UnknownParent { .. }
@@ -528,12 +549,17 @@ impl Refusal {
             ),
             Self::Time { .. } => "Finish with what is there, or give the parent more time.".into(),
             Self::QueueFull { .. } => "Wait until delegations have ended, then try again.".into(),
-            Self::MessageRejected { problem: TellProblem::NotLive, .. } => {
-                "Name a session at work; `adjutant status latest` lists them. One that has ended goes on with \
-                 `adjutant resume`."
-                    .into()
-            }
-            Self::MessageRejected { problem: TellProblem::NoAgent, .. } => {
+            Self::MessageRejected { session, problem: TellProblem::Ended { run } } => format!(
+                "It can go on when its run has ended: `adjutant wait {run}` waits for that, then `adjutant resume \
+                 {session} --say` gives it more to do."
+            ),
+            Self::MessageRejected { session, problem: TellProblem::Blocked { run } } => format!(
+                "Its question can be answered when its run has ended: `adjutant wait {run}` waits for that, then \
+                 `adjutant resume {session} --say` answers it."
+            ),
+            Self::MessageRejected {
+                problem: TellProblem::NotLive | TellProblem::NoAgent, ..
+            } => {
                 "Name a session at work; `adjutant status latest` lists them.".into()
             }
             Self::MessageRejected { problem: TellProblem::Empty, .. } => "Say something.".into(),

@@ -162,7 +162,7 @@ mod tests {
                 "What was found so far is in the result.",
             ),
             (
-                "Ask for a shorter answer with `adjutant resume sess_1_a --say \"TEXT\"`, or start the run again with --set max_output_tokens=8192.",
+                "Ask for a shorter answer with `adjutant resume sess_1_a --say`, or start the run again with --set max_output_tokens=8192.",
                 "Start a new run with Policy::max_output_tokens = 8192.",
             ),
             (
@@ -174,7 +174,7 @@ mod tests {
                 "This is a defect of Adjutant; `adjutant log` holds the backtrace.",
                 "This is a defect of Adjutant; the journal (Report::directory) holds the backtrace.",
             ),
-            ("Say what to do differently, with `adjutant resume sess_1_a --say \"TEXT\"`.", LOOK),
+            ("Say what to do differently, with `adjutant resume sess_1_a --say`.", LOOK),
         ] {
             assert_eq!(reworded(from), to);
             assert!(!names_a_command(to), "{to}");

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use adjutant_core::policy::PolicyKey;
 use adjutant_core::refusal::{BudgetScope, ContextRemedy, FanOutScope, TellProblem, TimeBound};
-use adjutant_core::{AgentName, Preset, Refusal, SessionId, ToolSet, Usd};
+use adjutant_core::{AgentName, Preset, Refusal, RunId, SessionId, ToolSet, Usd};
 use clap::CommandFactory;
 
 use super::{VALUE, all_texts, complaint};
@@ -40,7 +40,11 @@ fn advice_for(refusal: &Refusal) -> AdviceScope {
         | Refusal::ContextBudget { .. }
         | Refusal::Tokens { .. }
         | Refusal::Money { .. } => AdviceScope::BeginAgain,
-        Refusal::ApprovalDenied { .. } => AdviceScope::AnyCommand,
+        Refusal::ApprovalDenied { .. }
+        | Refusal::MessageRejected {
+            problem: TellProblem::Ended { .. } | TellProblem::Blocked { .. },
+            ..
+        } => AdviceScope::AnyCommand,
         Refusal::UnknownParent { .. }
         | Refusal::UnknownAgent { .. }
         | Refusal::Cycle { .. }
@@ -61,6 +65,7 @@ fn refusals() -> Vec<Refusal> {
     let text = || "x".to_owned();
     let agent = || AgentName::new("scout");
     let session: SessionId = "sess_1735460684_a1b2c3".parse().unwrap();
+    let run: RunId = "run_1735460684_a1b2c3".parse().unwrap();
     let usd = Usd::from_pico;
     let mut all = vec![
         Refusal::Disabled { preset: Preset::Story },
@@ -103,6 +108,8 @@ fn refusals() -> Vec<Refusal> {
     }
     for problem in [
         TellProblem::NotLive,
+        TellProblem::Ended { run },
+        TellProblem::Blocked { run },
         TellProblem::NoAgent,
         TellProblem::Empty,
         TellProblem::TooLong { bytes: 9, max: 8 },

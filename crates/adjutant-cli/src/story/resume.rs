@@ -76,7 +76,7 @@ impl<'a> ResumedStory<'a> {
         );
         Err(Failure::usage(text).hint(completed(&format!(
             "`adjutant diff {run}` shows what it has, `adjutant story {}` runs what the PRD asks for now, and \
-             `adjutant resume {run} --say \"TEXT\"` continues anyway.",
+             `adjutant resume {run} --say` continues anyway.",
             quoted(prd)
         ))))
     }

@@ -8,6 +8,7 @@ use super::node::Node;
 use super::turn::{LAST_CALL, UnrecordedReservations};
 use crate::event::Event;
 use crate::ids::SessionId;
+use crate::outcome::{DelegationState, Outcome};
 use crate::refusal::{Refusal, TellProblem};
 
 /// The most bytes of one message. Inclusive.
@@ -23,7 +24,7 @@ impl Tree {
         text: String,
     ) -> Result<Vec<Event>, Refusal> {
         let no = |problem| Err(Refusal::MessageRejected { session, problem });
-        let Some((_, node)) = self.live(session) else { return no(TellProblem::NotLive) };
+        let Some((_, node)) = self.live(session) else { return no(self.why_not_live(session)) };
         if node.model.is_none() {
             return no(TellProblem::NoAgent);
         }
@@ -37,6 +38,18 @@ impl Tree {
             return no(TellProblem::Full { max: MAILBOX });
         }
         Ok(vec![Event::Messaged { session, text }])
+    }
+
+    /// Returns why a session that is not live receives no message.
+    fn why_not_live(&self, session: SessionId) -> TellProblem {
+        let (Some(run), Some(node)) = (self.run, self.node(session)) else {
+            return TellProblem::NotLive;
+        };
+        if node.state() == DelegationState::Ended(Outcome::Blocked) {
+            TellProblem::Blocked { run }
+        } else {
+            TellProblem::Ended { run }
+        }
     }
 
     /// Returns the waiting messages that fit before the next model call of a node, the oldest

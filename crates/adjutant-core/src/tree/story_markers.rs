@@ -225,7 +225,7 @@ fn marked_again(session: SessionId) -> PlannedEnd {
         format!(
             "The agent was stopped: {LOOP_END} times its delegation markers started no task or repeated earlier ones."
         ),
-        &format!("Say what to do differently, with `adjutant resume {session} --say \"TEXT\"`."),
+        &format!("Say what to do differently, with `adjutant resume {session} --say`."),
     )
 }
 

@@ -175,6 +175,6 @@ fn loop_end(session: SessionId, name: &str, times: usize) -> PlannedEnd {
     PlannedEnd::partial(
         ErrorCode::LoopDetected,
         format!("The agent made the same {name} call {times} times."),
-        &format!("Say what to do differently, with `adjutant resume {session} --say \"TEXT\"`."),
+        &format!("Say what to do differently, with `adjutant resume {session} --say`."),
     )
 }

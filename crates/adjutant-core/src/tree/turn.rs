@@ -296,8 +296,7 @@ impl Tree {
         let limit = self.output_wish(node);
         let message = format!("The answer was cut off at {} output tokens.", grouped(limit));
         let most = node.model.as_ref().map_or(u64::MAX, |model| model.max_output);
-        let shorter =
-            format!("Ask for a shorter answer with `adjutant resume {session} --say \"TEXT\"`");
+        let shorter = format!("Ask for a shorter answer with `adjutant resume {session} --say`");
         // If the task or the model sets the limit, no setting can raise it.
         let recommendation = if node.terms.max_output_wish.is_none() && limit < most {
             let more = limit.saturating_mul(2).min(most);

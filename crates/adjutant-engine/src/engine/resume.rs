@@ -379,10 +379,10 @@ fn why_nothing_resumes(
     match tree.node(session).map(Node::state) {
         None => format!("{session} is not part of the run"),
         Some(DelegationState::Ended(Outcome::Blocked)) => {
-            format!("{session} is blocked by a question; answer it with --say TEXT")
+            format!("{session} is blocked by a question; answer it with --say")
         }
         Some(DelegationState::Ended(Outcome::Completed)) => {
-            format!("{session} is completed; say what is left to do with --say TEXT")
+            format!("{session} is completed; say what is left to do with --say")
         }
         Some(state) => format!("{session} is {} and cannot be resumed", state.word()),
     }

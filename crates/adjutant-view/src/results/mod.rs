@@ -63,7 +63,7 @@ impl ResultOptions<'_> {
 /// Returns the command that answers the question of a delegation.
 #[must_use]
 pub fn answer_command(view: &RunView, session: SessionId, program: &str) -> String {
-    format!("{} --say \"TEXT\"", resume_command(view, session, program))
+    format!("{} --say", resume_command(view, session, program))
 }
 
 /// Returns the command that resumes a delegation.

@@ -271,7 +271,7 @@ fn resume(run: RunId, root: &Delegation) -> Option<String> {
         return flags.map(|flags| format!("adjutant resume {run} {flags}"));
     }
     let can = root.reason.as_ref().is_none_or(|reason| reason.recoverable);
-    let say = if end_outcome(root) == Some(Outcome::Blocked) { " --say \"ANSWER\"" } else { "" };
+    let say = if end_outcome(root) == Some(Outcome::Blocked) { " --say" } else { "" };
     can.then(|| format!("adjutant resume {run}{say}"))
 }
 

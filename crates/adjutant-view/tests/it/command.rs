@@ -235,7 +235,7 @@ fn section_10_the_report_of_a_command_has_outcome_and_next_step_of_each_task() {
     Task: 7
     Status: Blocked
     Question: Which of the two?
-    Answer with: adjutant resume sess_1738326896_aaaaab --say "TEXT"
+    Answer with: adjutant resume sess_1738326896_aaaaab --say
 
     Task 8: nothing was done
     "#);

@@ -195,7 +195,7 @@ fn a_question_is_asked_answered_and_the_work_continues() {
 
     Status: Blocked
     Question: Which of the two libraries?
-    Answer with: adjutant resume sess_0000000000_aaaaaa --say "TEXT"
+    Answer with: adjutant resume sess_0000000000_aaaaaa --say
     Task 1 is [BLOCKED]
     "#);
     assert_eq!(out.code, 5, "{out}");

@@ -301,8 +301,8 @@ fn tell_refuses_a_message_that_no_agent_can_receive() {
         .map(|(who, text)| rig.call(["tell", who, "-"]).stdin(text).run().talk())
         .into();
     insta::assert_snapshot!(talks.join("\n"), @"
-    adjutant: cannot send the message to sess_0000000000_aaaaaa: it is not a live delegation.
-      Name a session at work; `adjutant status latest` lists them. One that has ended goes on with `adjutant resume`.
+    adjutant: cannot send the message to sess_0000000000_aaaaaa: it has ended.
+      It can go on when its run has ended: `adjutant wait run_0000000000_bbbbbb` waits for that, then `adjutant resume sess_0000000000_aaaaaa --say` gives it more to do.
     [exit 4]
     adjutant: cannot send the message to sess_0000000000_aaaaaa: it has no agent of its own; name one of its delegations.
       Name a session at work; `adjutant status latest` lists them.
@@ -320,6 +320,48 @@ fn tell_refuses_a_message_that_no_agent_can_receive() {
     assert_eq!(many[64], 4);
     assert_eq!(rig.run(["cancel"]).code, 0);
     assert_eq!(run.finish().code, 130);
+}
+
+#[test]
+fn the_question_of_a_subagent_in_a_live_run_is_answered_after_its_end() {
+    let error = serde_json::json!({ "type": "validation", "message": "Warm or cold?", "code": "VALIDATION_FAILED",
+        "recoverable": true, "recommendation": "Answer warm or cold" });
+    let asks = serde_json::json!({ "status": "blocked", "summary": "I need to know which colours are meant here.",
+        "artifacts": [], "errors": [error] });
+    let rig = Rig::with_script(&format!("[[turn]]\nlabel = 'colors'\ntext = '{asks}'\n{HANGING}"));
+    let mut run = rig
+        .delegating(&["--set", "contract=standard", "-t", "colors=choose", "-t", "slow=think"])
+        .start();
+    run.wait_for("[colors] ? asks: Warm or cold?");
+    let talks: Vec<String> = [
+        &["tell", "colors", "warm"][..],
+        &["resume", "colors", "--say", "warm"],
+        &["resume", "colors", "--say"],
+        &["resume", "colors", "--say", "TEXT"],
+    ]
+    .map(|args| rig.run(args).talk().replace(&run.pid().to_string(), "PID"))
+    .into();
+    insta::assert_snapshot!(talks.join("\n"), @"
+    adjutant: cannot send the message to sess_0000000000_aaaaaa: it has ended with a question.
+      Its question can be answered when its run has ended: `adjutant wait run_0000000000_bbbbbb` waits for that, then `adjutant resume sess_0000000000_aaaaaa --say` answers it.
+    [exit 4]
+    adjutant: run_0000000000_aaaaaa is being worked on by process PID
+      Its question can be answered when its run has ended: `adjutant wait run_0000000000_aaaaaa` waits for that, then `adjutant resume sess_0000000000_bbbbbb --say` answers it.
+    [exit 2]
+    adjutant: run_0000000000_aaaaaa is being worked on by process PID
+      Its question can be answered when its run has ended: `adjutant wait run_0000000000_aaaaaa` waits for that, then `adjutant resume sess_0000000000_bbbbbb --say` answers it.
+    [exit 2]
+    adjutant: `TEXT` only stands for the message
+      `adjutant resume sess_0000000000_aaaaaa --say` asks for it.
+    [exit 2]
+    ");
+    run.signal(Signal::INT);
+    assert_eq!(run.finish().code, 130);
+    let out = rig.run(["resume", "colors", "--say"]);
+    assert!(
+        out.stderr.contains("--say has no text, and there is no terminal to ask for it"),
+        "{out}"
+    );
 }
 
 #[test]

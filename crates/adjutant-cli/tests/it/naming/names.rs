@@ -159,7 +159,7 @@ fn an_unknown_or_ambiguous_name_lists_the_choices() {
     insta::assert_snapshot!(elsewhere.talk(), @r#"
     adjutant: there is no run `look`
       Labels are those of the latest run here: no live run in $PLACE
-      `adjutant status` lists the runs. A subagent that has ended goes on with `adjutant resume SESSION --say "TEXT"`.
+      `adjutant status` lists the runs. A subagent that has ended goes on with `adjutant resume SESSION --say`.
     [exit 2]
     "#);
     insta::assert_snapshot!(rig.run(["transcript"]).talk(), @"

@@ -125,7 +125,7 @@ fn limits_for_a_completed_run_are_a_usage_error_that_names_what_works() {
     assert_eq!(out.code, 2, "{out}");
     insta::assert_snapshot!(out.stderr.replace(&run, "RUN"), @r#"
     adjutant: nothing to resume: the run ended completed and has nothing left to do
-      `adjutant resume RUN` shows its result, `adjutant resume RUN --say "TEXT"` gives it more to do.
+      `adjutant resume RUN` shows its result, `adjutant resume RUN --say` gives it more to do.
     "#);
     assert_eq!(rig.run(["resume", &run]).code, 0, "its result is shown again");
 }

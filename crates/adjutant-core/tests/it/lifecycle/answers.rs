@@ -10,7 +10,7 @@ fn a_cut_off_answer_is_requested_once_more_and_then_partial() {
     sim.reply(child, cut_off("still long"));
     insta::assert_snapshot!(sim.ended(child), @r#"
     partial BUDGET_EXCEEDED: The answer was cut off at 4,096 output tokens.
-    => Ask for a shorter answer with `adjutant resume sess_1700000001_bbbbbb --say "TEXT"`, or start the run again with --set max_output_tokens=8192.
+    => Ask for a shorter answer with `adjutant resume sess_1700000001_bbbbbb --say`, or start the run again with --set max_output_tokens=8192.
     "#);
     // Calls of an answer that was cut off are not run.
     assert!(sim.tools_run(child).is_empty());

@@ -105,7 +105,7 @@ fn an_undeliverable_message_is_refused() {
     ];
     insta::assert_snapshot!(all.join("\n"), @"
     UNKNOWN_PARENT cannot send the message to sess_1700000000_aaaaaa: it has no agent of its own; name one of its delegations. Name a session at work; `adjutant status latest` lists them.
-    UNKNOWN_PARENT cannot send the message to sess_1_hhhhhh: it is not a live delegation. Name a session at work; `adjutant status latest` lists them. One that has ended goes on with `adjutant resume`.
+    UNKNOWN_PARENT cannot send the message to sess_1_hhhhhh: it is not a live delegation. Name a session at work; `adjutant status latest` lists them.
     VALIDATION_FAILED cannot send the message to sess_1700000001_bbbbbb: it is empty. Say something.
     VALIDATION_FAILED cannot send the message to sess_1700000001_bbbbbb: it has 16385 bytes, limit 16384. Say it shorter, or put it into a file the agent can read.
     ");

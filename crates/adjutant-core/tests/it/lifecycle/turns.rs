@@ -105,7 +105,7 @@ fn five_equal_calls_are_refused_and_eight_end_the_agent() {
     turn(&mut sim, child, read("8", "a"));
     insta::assert_snapshot!(sim.ended(child), @r#"
     partial LOOP_DETECTED: The agent made the same Read call 8 times.
-    => Say what to do differently, with `adjutant resume sess_1700000001_bbbbbb --say "TEXT"`.
+    => Say what to do differently, with `adjutant resume sess_1700000001_bbbbbb --say`.
     "#);
     sim.check_over();
 }
