@@ -72,17 +72,26 @@ impl BudgetUse {
 /// Returns the budgets of a whole run: money, then tokens.
 #[must_use]
 pub fn of_run(view: &RunView) -> Vec<BudgetUse> {
-    let reserved = view.preorder().into_iter().map(Delegation::reserved);
-    let reserved = reserved.fold(BudgetAmount::default(), BudgetAmount::plus);
     let Some(policy) = view.policy() else { return Vec::new() };
-    uses(policy.budget_usd, policy.budget_tokens_run, view.total(), reserved)
+    uses(policy.budget_usd, policy.budget_tokens_run, view.total(), reserved(view.preorder()))
 }
 
-/// Returns the budget of one delegation, without what is below it.
+/// Returns the token budget of one delegation and what is below it, which counts against it too.
 #[must_use]
 pub fn of_delegation(view: &RunView, delegation: &Delegation) -> Vec<BudgetUse> {
-    let Some(policy) = view.policy() else { return Vec::new() };
-    uses(None, policy.budget_tokens, &delegation.own, delegation.reserved())
+    let all = reserved(view.subtree(delegation));
+    uses(None, tokens_of(view, delegation), &delegation.inclusive, all)
+}
+
+/// Returns how many tokens a delegation and what is below it may use: the root as many as the run.
+pub(crate) fn tokens_of(view: &RunView, delegation: &Delegation) -> Option<u64> {
+    let policy = view.policy()?;
+    if delegation.parent.is_none() { policy.budget_tokens_run } else { policy.budget_tokens }
+}
+
+fn reserved(delegations: Vec<&Delegation>) -> BudgetAmount {
+    let reserved = delegations.into_iter().map(Delegation::reserved);
+    reserved.fold(BudgetAmount::default(), BudgetAmount::plus)
 }
 
 fn uses(

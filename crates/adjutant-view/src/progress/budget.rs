@@ -6,6 +6,7 @@ use adjutant_core::budget::Settlement;
 use adjutant_core::numbers::format_rounded;
 use adjutant_core::{Event, Usd};
 
+use crate::budget_use::tokens_of;
 use crate::run::{Delegation, RunView};
 
 /// The reported thresholds in percent, lowest first.
@@ -57,7 +58,7 @@ pub(crate) fn spent_percentage(view: &RunView) -> Option<String> {
 ///
 /// Only tokens are budgeted per delegation, and most use less than a percent of the usual budget.
 pub(super) fn own_budget_share(view: &RunView, delegation: &Delegation) -> Option<String> {
-    let cap = view.policy()?.budget_tokens.filter(|cap| *cap > 0)?;
+    let cap = tokens_of(view, delegation).filter(|cap| *cap > 0)?;
     let percent = u128::from(delegation.inclusive.usage.total()) * 100 / u128::from(cap);
     (percent > 0).then(|| format!("{percent} % of {}", format_rounded(cap)))
 }

@@ -113,7 +113,26 @@ fn a_budget_is_divided_into_what_is_spent_reserved_and_free() {
     assert_eq!(all.spent + all.reserved + all.free(), all.cap);
     let own = of_delegation(&view, view.delegation(correctness).unwrap());
     assert_eq!(own.iter().map(|it| it.spent).collect::<Vec<_>>(), [23_890]);
-    assert_eq!(of_delegation(&view, view.delegation(root()).unwrap())[0].spent, 0);
+    // What is below the root counts against its budget, which is that of the run.
+    assert_eq!(of_delegation(&view, view.delegation(root()).unwrap()), [all]);
+}
+
+#[test]
+fn what_is_below_a_delegation_counts_against_its_budget() {
+    let mut h = History::new();
+    let [lead] = h.call([("lead", "x")]);
+    h.start(lead);
+    h.reply(lead, "", vec![], tokens(1_000, 10));
+    let [below] = h.call_from(lead, [("below", "x")]);
+    h.start(below);
+    h.reply(below, "", vec![], tokens(2_000, 20));
+    h.reserve(below, 2);
+    let view = h.view();
+    let of = |session| of_delegation(&view, view.delegation(session).unwrap())[0];
+    let (lead, below) = (of(lead), of(below));
+    assert_eq!((below.spent, lead.spent), (2_020, 3_030));
+    assert_eq!((below.reserved, lead.reserved), (10_000, 10_000));
+    assert_eq!(lead.cap, view.policy().unwrap().budget_tokens.unwrap());
 }
 
 #[test]
