@@ -32,6 +32,7 @@ use crate::exit::{Exit, Failure};
 use crate::hints::program;
 use crate::live::{self, LiveView};
 use crate::output::{print_json, print_markdown, say, say_view};
+use crate::pager;
 use crate::projections;
 use crate::records::table_columns;
 use crate::results::{MergeScope, after_run};
@@ -389,6 +390,7 @@ pub(crate) fn show_results(
     let options = ResultOptions {
         result_tokens,
         transcripts: kept.then_some(folder.as_str()),
+        is_rendered: pager::is_terminal() && !live::is_dumb(),
         program: Some(program()),
         ..ResultOptions::default()
     };

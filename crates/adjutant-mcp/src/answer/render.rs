@@ -116,6 +116,7 @@ fn with_results(
         result_tokens: own.into_iter().chain(max).min(),
         transcripts: transcripts.as_deref(),
         ends: true,
+        is_rendered: false,
         program: Some(program),
     };
     let mut json = results.json(&options);

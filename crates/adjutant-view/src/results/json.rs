@@ -179,7 +179,7 @@ impl CallResults<'_> {
         ResultsJson {
             v: VERSION,
             completed: counts.ok,
-            partial: counts.partial,
+            partial: counts.partial + counts.cancelled,
             failed: counts.failed + counts.refused,
             pending: counts.pending,
             total: counts.total,

@@ -48,7 +48,7 @@ impl CallResults<'_> {
         };
         let sections: Vec<String> = self.items.iter().map(section).collect();
         let mut text = self.heading();
-        if sections.iter().any(|section| section.contains("\n> ")) {
+        if !options.is_rendered && sections.iter().any(|section| section.contains("\n> ")) {
             text.push('\n');
             text.push_str(QUOTED);
         }
@@ -103,6 +103,9 @@ impl CallResults<'_> {
         if counts.ok < counts.total {
             // Writing to a string cannot fail, here and below.
             let _ = write!(text, " ({} partial, {} failed", counts.partial, counts.failed);
+            if counts.cancelled > 0 {
+                let _ = write!(text, ", {} cancelled", counts.cancelled);
+            }
             if counts.blocked > 0 {
                 let _ = write!(text, ", {} blocked by a question", counts.blocked);
             }
@@ -302,13 +305,23 @@ fn push_unfinished(
             quote(text, &shown);
         }
     }
-    if !item.files.is_empty() {
-        let files: Vec<String> = item.files.iter().map(|path| one_line(path)).collect();
-        let _ = write!(text, "\n**Files touched**: {}\n", files.join(", "));
+    let (changed, read): (Vec<_>, Vec<_>) =
+        item.files.iter().partition(|path| is_changed(item, path));
+    for (what, files) in [("Files changed", changed), ("Files read", read)] {
+        let files: Vec<String> = files.into_iter().map(|path| one_line(path)).collect();
+        if !files.is_empty() {
+            let _ = write!(text, "\n**{what}**: {}\n", files.join(", "));
+        }
     }
     if let Some(next) = advice {
         let _ = write!(text, "\n**Next step**: {}\n", one_line(next));
     }
+}
+
+/// Returns whether a delegation changed a file that its tools touched, as far as the engine knows.
+fn is_changed(item: &Delegation, path: &str) -> bool {
+    let kept = item.kept.iter().flat_map(|kept| &kept.0.files);
+    item.changed.contains(path) || kept.into_iter().any(|file| file.path == path)
 }
 
 /// Returns the heading of the findings, which says what they were interrupted by.

@@ -43,6 +43,8 @@ pub struct ResultOptions<'a> {
     pub transcripts: Option<&'a str>,
     /// Whether a text that is cut keeps its end as well as its start.
     pub ends: bool,
+    /// Whether a terminal draws the quotes for a person, who needs no word about them.
+    pub is_rendered: bool,
     /// How the reader calls the program, to type a recommended command; `None` for a reader that cannot.
     pub program: Option<&'a str>,
 }
@@ -198,7 +200,8 @@ impl<'a> CallResults<'a> {
             match item.state {
                 DelegationState::Ended(outcome) => match outcome {
                     Outcome::Completed => counts.ok += 1,
-                    Outcome::Partial | Outcome::Cancelled => counts.partial += 1,
+                    Outcome::Partial => counts.partial += 1,
+                    Outcome::Cancelled => counts.cancelled += 1,
                     Outcome::Failed => counts.failed += 1,
                     Outcome::Blocked => counts.blocked += 1,
                     Outcome::Refused => counts.refused += 1,
@@ -242,6 +245,7 @@ struct ResultCounts {
     ok: usize,
     partial: usize,
     failed: usize,
+    cancelled: usize,
     blocked: usize,
     refused: usize,
     pending: usize,

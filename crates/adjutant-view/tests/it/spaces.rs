@@ -237,3 +237,20 @@ fn a_disabled_sandbox_is_shown_for_the_run_and_with_each_result() {
     h.push(resumed);
     assert_eq!(h.view().sandbox(), Some("off"));
 }
+
+#[test]
+fn files_that_an_agent_only_read_are_not_reported_as_changed() {
+    let mut h = History::new();
+    let [one] = h.call([("one", "x")]);
+    works(&mut h, one);
+    h.read(one, "style.css");
+    h.read(one, "index.html");
+    h.end(one, Outcome::Partial, None);
+    let text = markdown(&h);
+    assert!(text.contains("**Files read**: style.css, index.html\n"), "{text}");
+    let kept = kept(&[("index.html", "modified")]);
+    h.push(Event::SpaceKept { session: one, kept, problem: None });
+    let text = markdown(&h);
+    assert!(text.contains("**Files changed**: index.html\n"), "{text}");
+    assert!(text.contains("**Files read**: style.css\n"), "{text}");
+}
