@@ -116,15 +116,15 @@ fn counts(spend: &Spend) -> [String; 5] {
 /// Returns the total, and what it does not contain.
 pub(crate) fn total(all: &Spend) -> String {
     let tokens = grouped(all.usage.total());
-    let mut text = format!("\nTotal: {tokens} tokens, {}\n", all.money());
+    let mut text = format!("\nTotal: {tokens} tokens");
     if all.is_estimated() {
-        text.push_str(&format!(
-            "~ {} tokens and {} of it are estimates: calls without reported usage are counted at the amount \
-             reserved for them.\n",
-            grouped(all.estimated.tokens),
-            all.estimated.usd
-        ));
+        text.push_str(&format!(" (~{} estimated)", grouped(all.estimated.tokens)));
     }
+    text.push_str(&format!(", {}", all.money_in_parts().unwrap_or_else(|| all.money())));
+    if all.is_estimated() {
+        text.push_str(" (calls whose usage was not reported, counted at their reservation)");
+    }
+    text.push('\n');
     if all.unpriced_tokens > 0 {
         text.push_str(&format!(
             "+ {} tokens were used by models without a known price and are not in the cost.\n",

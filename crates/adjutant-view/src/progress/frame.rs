@@ -6,10 +6,10 @@
 use adjutant_core::{DelegationState, Outcome, Timestamp};
 
 use super::budget::{own_budget_share, spent_percentage};
-use super::words::{doing_text, total, usage_of};
+use super::words::{doing_text, total_in_columns, usage_of};
 use crate::layout::{bracketed, cut, pad_right, width};
 use crate::palette::{Palette, TextStyle};
-use crate::run::{Delegation, OutcomeCounts, ProcessLiveness, RunView};
+use crate::run::{Delegation, OutcomeCounts, RunView};
 use crate::state_words::{count_with_noun, mark};
 use crate::time_text::elapsed;
 
@@ -66,8 +66,8 @@ impl ProgressFrame {
             let others = OutcomeCounts::of(hidden.iter().map(|row| row.delegation)).words();
             lines.push(cut(&format!("  … {} more: {others}", hidden.len()), self.width));
         }
-        let sum = total(view, self.now, ProcessLiveness::Alive);
-        let sum = [sum].into_iter().chain(spent_percentage(view)).collect::<Vec<_>>().join(" · ");
+        let room = self.width.saturating_sub(2);
+        let sum = total_in_columns(view, self.now, spent_percentage(view), room);
         lines.push(self.palette.paint(TextStyle::Quiet, &cut(&format!("  {sum}"), self.width)));
         lines.retain(|line| !line.is_empty());
         if let Some(height) = self.height {
@@ -124,12 +124,15 @@ impl ProgressFrame {
         let mut tail = self.tail(view, delegation);
         let taken = |tail: &str| width(&start) + 2 + width(state) + 1 + width(tail);
         // What the subagent is doing needs some space; budget, cost, time and tokens are dropped in this order.
-        while !tail.is_empty() && taken(&tail.join(" ")) + 1 + LEAST_DOING > self.width {
+        let is_too_wide = |tail: &str| {
+            taken(tail) + width(separator(tail)) + LEAST_DOING > self.width && !tail.is_empty()
+        };
+        while is_too_wide(&tail.join(" ")) {
             tail.pop();
         }
         let tail = tail.join(" ");
-        let space = if tail.is_empty() { "" } else { " " };
-        let room = self.width.saturating_sub(taken(&tail) + space.len());
+        let space = separator(&tail);
+        let room = self.width.saturating_sub(taken(&tail) + width(space));
         let doing = cut(&doing_text(view, delegation, self.now, room), room);
         let line = format!("{start}  {state} {doing}");
         if width(&line) > self.width || room == 0 {
@@ -138,6 +141,7 @@ impl ProgressFrame {
         let painted =
             self.palette.paint(TextStyle::of(&delegation.state), &format!("{state} {doing}"));
         let tail = if tail.is_empty() { tail } else { self.palette.paint(TextStyle::Quiet, &tail) };
+        let space = self.palette.paint(TextStyle::Quiet, space);
         format!("{start}  {painted}{space}{tail}").trim_end().to_owned()
     }
 
@@ -155,6 +159,16 @@ impl ProgressFrame {
         }
         parts.extend(own_budget_share(view, delegation));
         parts
+    }
+}
+
+/// Returns what separates the figures of a row from the text before them. Without parentheses, a figure would read like
+/// a part of the text.
+fn separator(figures: &str) -> &'static str {
+    match figures.chars().next() {
+        None => "",
+        Some('(') => " ",
+        Some(_) => " · ",
     }
 }
 

@@ -28,7 +28,7 @@ pub(crate) fn activity_text(delegation: &Delegation, now: Timestamp, columns: us
                 return preparing.to_owned();
             }
             if !text_end.trim().is_empty() {
-                return last_columns(text_end, columns.min(WORDS_COLUMNS));
+                return written_text(text_end, columns);
             }
             // Before the first answer, the elapsed time beside it says the same.
             let thought = if delegation.own.calls > 0 { now.since(since) } else { Duration::ZERO };
@@ -48,7 +48,7 @@ pub(crate) fn activity_text(delegation: &Delegation, now: Timestamp, columns: us
         }
         Activity::WaitingForModel(1) => "waiting for its model".into(),
         Activity::WaitingForModel(calls) => format!("waiting for its model, {calls} calls"),
-        Activity::Writing(words) => last_columns(words, columns.min(WORDS_COLUMNS)),
+        Activity::Writing(words) => written_text(words, columns),
         Activity::Retrying(retry) => {
             let wait = elapsed(retry.at.since(now));
             format!("retrying in {wait}: {}", retry.kind)
@@ -86,6 +86,15 @@ fn queue_text(view: &RunView, delegation: &Delegation) -> Option<String> {
 
 /// The maximum width of what an agent is writing, in columns.
 pub(crate) const WORDS_COLUMNS: usize = 80;
+
+/// Returns the end of the text that an agent is writing. JSON is its result, whose end says nothing to a person.
+fn written_text(text: &str, columns: usize) -> String {
+    let start = text.trim_start();
+    if start.starts_with('{') || start.starts_with("```json") {
+        return "writing its result".into();
+    }
+    last_columns(text, columns.min(WORDS_COLUMNS))
+}
 
 /// Returns the end of untrusted text on one safe line of at most `max` columns.
 fn last_columns(text: &str, max: usize) -> String {
@@ -229,28 +238,60 @@ pub(super) fn usage_of(spend: &Spend) -> String {
 /// Returns the summary of a run in one line: states, tokens, cost, time.
 #[must_use]
 pub fn total(view: &RunView, now: Timestamp, liveness: ProcessLiveness) -> String {
-    let all = view.outcomes();
-    let mut parts = Vec::new();
-    // First, so that it is visible even in a narrow window.
-    if view.sandbox() == Some("off") {
-        parts.push("sandbox off".to_owned());
-    }
-    if all.total() > 0 {
-        parts.push(format!(
-            "{}: {}",
-            count_with_noun(all.total(), "subagent"),
-            all.words_in(liveness)
-        ));
-    }
-    if view.total().calls > 0 {
-        parts.push(view.total().tokens_short());
-        parts.push(view.total().money());
+    let mut parts = states_of(view, liveness);
+    let spent = view.total();
+    let in_parts = spent.money_in_parts();
+    // Estimates beside the measured cost explain themselves.
+    let note = spent.is_estimated() && in_parts.is_none();
+    if spent.calls > 0 {
+        parts.push(spent.tokens_short());
+        parts.push(in_parts.unwrap_or_else(|| spent.money()));
     }
     parts.push(time(view, now, liveness));
-    if view.total().is_estimated() {
-        parts.push(ESTIMATE_NOTE.to_owned());
-    }
+    parts.extend(note.then(|| ESTIMATE_NOTE.to_owned()));
     parts.join(" · ")
+}
+
+/// Like [`total`] for a live run, with the share of its budget, in at most `columns`. What matters least is left out
+/// first; the cost always stays.
+pub(super) fn total_in_columns(
+    view: &RunView,
+    now: Timestamp,
+    share: Option<String>,
+    columns: usize,
+) -> String {
+    let liveness = ProcessLiveness::Alive;
+    let (states, spent) = (states_of(view, liveness), view.total());
+    let has_calls = spent.calls > 0;
+    let tokens = has_calls.then(|| spent.tokens_short());
+    let cost = has_calls.then(|| spent.money());
+    let time = Some(time(view, now, liveness));
+    let joined = |parts: &[&Option<String>]| {
+        let parts = states.iter().cloned().chain(parts.iter().filter_map(|it| (*it).clone()));
+        parts.collect::<Vec<_>>().join(" · ")
+    };
+    let shorter = [
+        joined(&[&tokens, &cost, &time, &share]),
+        joined(&[&cost, &time, &share]),
+        joined(&[&cost, &time]),
+        joined(&[&cost]),
+    ];
+    if let Some(text) = shorter.into_iter().find(|text| width(text) <= columns) {
+        return text;
+    }
+    let first = cost.into_iter().chain(states);
+    cut(&first.collect::<Vec<_>>().join(" · "), columns)
+}
+
+/// Returns what the subagents of a run are doing, after a warning that it has no sandbox, which is to be seen even in a
+/// narrow window.
+fn states_of(view: &RunView, liveness: ProcessLiveness) -> Vec<String> {
+    let all = view.outcomes();
+    let off = (view.sandbox() == Some("off")).then(|| "sandbox off".to_owned());
+    let states = (all.total() > 0).then(|| {
+        format!("{}: {}", count_with_noun(all.total(), "subagent"), all.words_in(liveness))
+    });
+    off.into_iter().chain(states).collect()
 }
 
 /// Shorter waits for a person are not shown separately.

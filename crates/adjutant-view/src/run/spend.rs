@@ -166,6 +166,15 @@ impl Spend {
         if self.is_estimated() && self.known_usd().is_none() { "~" } else { "" }
     }
 
+    /// Returns the cost in two parts if one of them is estimated: `$0.44 measured + ~$1.02 estimated`.
+    #[must_use]
+    pub(crate) fn money_in_parts(&self) -> Option<String> {
+        let usd = self.known_usd().filter(|_| self.estimated.usd > Usd::ZERO)?;
+        let measured = usd.saturating_sub(self.estimated.usd);
+        let more = if self.unpriced_tokens > 0 { "+" } else { "" };
+        Some(format!("{measured}{more} measured + ~{} estimated", self.estimated.usd))
+    }
+
     /// Returns the cost as text: `$0.05`, `~$0.05` if partly estimated, `no price`, or `$0.05+` if some
     /// models have no price.
     #[must_use]

@@ -23,8 +23,7 @@ fn requirement_59_a_table_shows_each_node_agent_and_model() {
     model       calls       in  cache read  cache write     out      cost
     acme/large      7  265,000           0            0  16,140  ~$1.0371
 
-    Total: 281,140 tokens, ~$1.0371
-    ~ 5,000 tokens and $0.0270 of it are estimates: calls without reported usage are counted at the amount reserved for them.
+    Total: 281,140 tokens (~5,000 estimated), $1.0101 measured + ~$0.0270 estimated (calls whose usage was not reported, counted at their reservation)
     ");
 }
 

@@ -29,10 +29,9 @@ fn a_table_has_a_row_per_group_and_the_total_below() {
     2025-01-31     1      7  265k  16k  ~$1.0371
 
     2 runs
-    Total: 562,280 tokens, ~$2.0742
-    ~ 10,000 tokens and $0.0540 of it are estimates: calls
-      without reported usage are counted at the amount reserved
-      for them.
+    Total: 562,280 tokens (~10,000 estimated), $2.0202
+      measured + ~$0.0540 estimated (calls whose usage was not
+      reported, counted at their reservation)
     ");
     insta::assert_snapshot!(by(CostGrouping::Folder), @"
     folder                      runs  calls    in  out      cost
@@ -40,18 +39,16 @@ fn a_table_has_a_row_per_group_and_the_total_below() {
     work/tree                      1      7  265k  16k  ~$1.0371
 
     2 runs
-    Total: 562,280 tokens, ~$2.0742
-    ~ 10,000 tokens and $0.0540 of it are estimates: calls
-      without reported usage are counted at the amount reserved
-      for them.
+    Total: 562,280 tokens (~10,000 estimated), $2.0202
+      measured + ~$0.0540 estimated (calls whose usage was not
+      reported, counted at their reservation)
     ");
     insta::assert_snapshot!(CostSums::of(&runs, CostGrouping::Model, Some(WALL)).render(160), @"
     model       runs  calls    in  out      cost
     acme/large     2     14  530k  32k  ~$2.0742
 
     2 runs since 2025-01-31T12:00:00Z
-    Total: 562,280 tokens, ~$2.0742
-    ~ 10,000 tokens and $0.0540 of it are estimates: calls without reported usage are counted at the amount reserved for them.
+    Total: 562,280 tokens (~10,000 estimated), $2.0202 measured + ~$0.0540 estimated (calls whose usage was not reported, counted at their reservation)
     ");
 }
 

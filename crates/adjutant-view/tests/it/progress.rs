@@ -36,7 +36,7 @@ fn requirement_52_a_frame_has_a_line_for_each_subagent() {
       [security]     ✓ complete (in=45k out=2.1k) 1.5s $0.1665
       [correctness]  → Read src/lib.rs (in=23k out=890) 1m 10s $0.0824
       [refactor]     ⚠ partial: context exhausted (in=193k out=12k) 1m 10s $0.7612 4 % of 5.0M
-      3 subagents: 1 running, 1 complete, 1 partial · in=261k out=15k · $1.0101 · 1m 10s · 20 % of the …
+      3 subagents: 1 running, 1 complete, 1 partial · $1.0101 · 1m 10s · 20 % of the $5.00 budget
     ");
 }
 
@@ -67,7 +67,7 @@ fn no_line_of_a_frame_is_wider_than_the_terminal() {
       [日本語のラベルは…]   → Read 語/語/… (in=1.0k out=10) 0.0s
       [a)⟨U+001B⟩(2J⟨U+2…]  → Read 語/語/… (in=1.0k out=10) 0.0s
       [longlonglonglongl…]  → Read 語/語/… (in=1.0k out=10) 0.0s
-      6 subagents: 4 running, 1 complete, 1 partial · in=264k o…
+      6 subagents: 4 running, 1 complete, 1 partial · $1.0195
     ");
 }
 
@@ -79,14 +79,14 @@ fn a_narrow_frame_drops_cost_then_time_then_tokens() {
       [security]     ✓ complete (in=45k out=2.1k)
       [correctness]  → Read src/lib.… (in=23k out=890)
       [refactor]     ⚠ partial: con… (in=193k out=12k)
-      3 subagents: 1 running, 1 complete, 1 partial ·…
+      $1.0101 · 3 subagents: 1 running, 1 complete, 1…
     ");
     insta::assert_snapshot!(frame(&h, 24), @r"
     Delegate [3 subagents]
       [secur…]  ✓ complete
       [corre…]  → Read src/…
       [refac…]  ⚠ partial: …
-      3 subagents: 1 runnin…
+      $1.0101 · 3 subagents…
     ");
 }
 
@@ -126,10 +126,10 @@ fn a_frame_shows_waiting_retrying_thinking_and_grandchildren() {
     insta::assert_snapshot!(frame(&h, 90), @"
     Delegate [4 subagents]
       [lead]     → Read a.rs (+1) (in=100 out=10) 12s $0.0004
-        [below]  → thinking 12s
+        [below]  → thinking · 12s
       [slow]     → retrying in 2.5s: rate limited (in=4.0k out=1.0k) 12s ~$0.0270
       [later]    · waiting for a free slot
-      4 subagents: 3 running, 1 waiting · in=4.1k out=1.0k · ~$0.0274 · 12s · ~ estimated: ca…
+      4 subagents: 3 running, 1 waiting · in=4.1k out=1.0k · ~$0.0274 · 12s
     ");
 }
 
@@ -142,9 +142,9 @@ fn a_pause_of_the_provider_is_shown_until_the_next_byte() {
     let until = Timestamp::from_millis(12_000);
     h.push(Event::Paused { session: held, provider: "anthropic\u{1b}[31m".into(), until });
     let row = |h: &History| frame(h, 90).lines().nth(1).unwrap().to_owned();
-    insta::assert_snapshot!(row(&h), @"  [held]  → waiting 12s: anthropic⟨U+001B⟩[31m asked for a pause 0.0s");
+    insta::assert_snapshot!(row(&h), @"  [held]  → waiting 12s: anthropic⟨U+001B⟩[31m asked for a pause · 0.0s");
     h.push(Event::Progressed { session: held, bytes: 1 });
-    insta::assert_snapshot!(row(&h), @"  [held]  → writing 0.0s");
+    insta::assert_snapshot!(row(&h), @"  [held]  → writing · 0.0s");
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn a_row_has_the_share_of_the_agents_own_budget_that_is_spent() {
       [security]     ✓ complete (in=45k out=2.1k) 1.5s $0.1665 11 % of 400k
       [correctness]  → Read src/lib.rs (in=23k out=890) 1m 10s $0.0824 5 % of 400k
       [refactor]     ⚠ partial: context exhausted (in=193k out=12k) 1m 10s $0.7612 51 % of 400k
-      3 subagents: 1 running, 1 complete, 1 partial · in=261k out=15k · $1.0101 · 1m 10s · 20 % of the …
+      3 subagents: 1 running, 1 complete, 1 partial · $1.0101 · 1m 10s · 20 % of the $5.00 budget
     ");
     // On a narrow terminal it goes first.
     assert!(!frame(&h, 50).contains(" of 400k"), "{}", frame(&h, 50));
@@ -197,17 +197,17 @@ fn a_low_terminal_shows_the_interesting_rows_and_counts_the_rest() {
     let low = ProgressFrame { width: 60, height: Some(12), now: h.at(), palette: Palette::Plain };
     insta::assert_snapshot!(low.render(&h.view()), @r"
     Delegate [20 subagents]
-      [task 3]   ✗ failed 0.0s
-      [task 12]  → thinking 0.0s
-      [task 13]  → thinking 0.0s
-      [task 14]  → thinking 0.0s
-      [task 15]  → thinking 0.0s
-      [task 16]  → thinking 0.0s
-      [task 17]  → thinking 0.0s
+      [task 3]   ✗ failed · 0.0s
+      [task 12]  → thinking · 0.0s
+      [task 13]  → thinking · 0.0s
+      [task 14]  → thinking · 0.0s
+      [task 15]  → thinking · 0.0s
+      [task 16]  → thinking · 0.0s
+      [task 17]  → thinking · 0.0s
       [task 18]  · waiting for a free slot
       [task 19]  · waiting for a free slot, place 2
       … 11 more: 11 complete
-      20 subagents: 6 running, 2 waiting, 11 complete, 1 failed…
+      20 subagents: 6 running, 2 waiting, 11 complete, 1 failed
     ");
 }
 
@@ -241,7 +241,7 @@ fn requirement_52_a_pipe_gets_a_line_for_each_thing_worth_one() {
     [deeper] ⊘ refused: max depth exceeded. Complete this task at the current level, or start the run again with --set max_depth=2.
     [correctness] provider overloaded: try later
     [correctness] ✗ failed: provider error (in=27k out=1.9k) 1m 11s ~$0.1094
-    4 subagents: 1 complete, 1 partial, 1 failed, 1 refused · in=265k out=16k · ~$1.0371 · 1m 11s · ~ estimated: calls without reported usage are counted at the amount reserved for them
+    4 subagents: 1 complete, 1 partial, 1 failed, 1 refused · in=265k out=16k · $1.0101 measured + ~$0.0270 estimated · 1m 11s
     ");
 }
 
@@ -386,4 +386,44 @@ fn the_time_a_run_waits_for_a_person_is_shown_separately() {
     h.end_run(Outcome::Completed);
     h.wait(60_000);
     assert_eq!(time(&h, ProcessLiveness::Dead), "25s at work, 1m 40s waiting for a person");
+}
+
+#[test]
+fn a_row_shows_the_end_of_what_an_agent_writes_but_not_its_json() {
+    let mut h = History::new();
+    let [child] = h.call([("a", "x")]);
+    h.start(child);
+    h.reserve(child, 1);
+    h.wait(4_900);
+    let row = |text: &str| {
+        let mut view = h.view();
+        view.show_text_end(h.at(), child, text);
+        let frame =
+            ProgressFrame { width: 100, height: None, now: h.at(), palette: Palette::Plain };
+        frame.render(&view).lines().nth(1).unwrap().to_owned()
+    };
+    let rows = [
+        "I will look at the",
+        "{\"status\": \"completed\", \"",
+        "\n```json\n{\"status\"",
+        "{ status",
+        "It returns {\"a\": 1}",
+    ]
+    .map(row);
+    insta::assert_snapshot!(rows.join("\n"), @r#"
+    [a]  → I will look at the · 4.9s
+    [a]  → writing its result · 4.9s
+    [a]  → writing its result · 4.9s
+    [a]  → writing its result · 4.9s
+    [a]  → It returns {"a": 1} · 4.9s
+    "#);
+}
+
+#[test]
+fn the_cost_stays_in_the_last_line_of_a_narrow_frame() {
+    let (h, _) = three();
+    for columns in 12..=140 {
+        let frame = frame(&h, columns);
+        assert!(frame.lines().last().unwrap().contains("$1.0101"), "{columns}: {frame}");
+    }
 }

@@ -338,7 +338,10 @@ impl TextEnd {
         self.text.push_str(piece);
         if self.text.len() > 2 * TEXT_END_BYTES {
             let start = self.text.ceil_char_boundary(self.text.len() - TEXT_END_BYTES);
-            self.text.drain(..start);
+            // A display does not show JSON, which it knows by its first character.
+            let first = self.text.trim_start();
+            let is_json = first.starts_with('{') || first.starts_with("```json");
+            self.text.replace_range(..start, if is_json { "{" } else { "" });
         }
     }
 
