@@ -212,6 +212,8 @@ struct ControlTarget {
     run: RunId,
     /// A delegation below the root; `None` for the whole run.
     session: Option<SessionId>,
+    /// Where the run is decided, if that is not its process here.
+    runtime: Option<String>,
 }
 
 impl std::fmt::Display for ControlTarget {
@@ -226,7 +228,8 @@ impl std::fmt::Display for ControlTarget {
 impl ControlTarget {
     fn new(files: &RunFiles, session: Option<SessionId>) -> Self {
         let run = files.id();
-        Self { run, session: session.filter(|session| *session != run.root_session()) }
+        let session = session.filter(|session| *session != run.root_session());
+        Self { run, session, runtime: files.runtime() }
     }
 
     fn outcome_in(&self, view: &RunView) -> Option<Outcome> {
@@ -254,10 +257,16 @@ impl ControlTarget {
 
     fn interrupted(&self) -> String {
         let run = self.run;
-        format!(
-            "adjutant: the process that ran it is gone\n  `adjutant resume {run}` continues it, \
-             `adjutant cancel {run}` ends it."
-        )
+        match &self.runtime {
+            Some(runtime) => format!(
+                "adjutant: no process here follows it, and it may go on at {runtime}\n  \
+                 `adjutant resume {run}` follows it until it ends, `adjutant cancel {run}` ends it."
+            ),
+            None => format!(
+                "adjutant: the process that ran it is gone\n  `adjutant resume {run}` continues it, \
+                 `adjutant cancel {run}` ends it."
+            ),
+        }
     }
 
     /// Turns an error of a control command into a failure that says what to do.
@@ -269,10 +278,16 @@ impl ControlTarget {
                 let exit = if is_bad { Exit::Usage } else { Exit::Refused };
                 Failure::new(exit, error.to_string()).hint(&complaint.recommendation)
             }
-            ControlError::NotLive => {
-                Failure::new(Exit::Refused, format!("{run} is not in progress"))
-                    .hint(format!("`adjutant status {run}` shows its state."))
-            }
+            ControlError::NotLive => match &self.runtime {
+                Some(runtime) => {
+                    let text = format!("no process here follows {run}, which may go on at {runtime}");
+                    Failure::new(Exit::Refused, text).hint(format!(
+                        "`adjutant resume {run}` follows it until it ends, and passes messages on meanwhile."
+                    ))
+                }
+                None => Failure::new(Exit::Refused, format!("{run} is not in progress"))
+                    .hint(format!("`adjutant status {run}` shows its state.")),
+            },
             ControlError::NotConfirmed => Failure::from_error(Exit::Failed, error)
                 .hint(format!("`adjutant resume {}` follows it again.", self.run)),
             ControlError::NeverBegan => {

@@ -189,6 +189,12 @@ fn a_run_without_a_front_end_is_cancelled_on_the_cluster() {
     front.signal(Signal::KILL);
     let _ = front.finish();
     let run = rig.only_run();
+    let lead = run.replacen("run_", "sess_", 1);
+    for (args, code) in [(&["wait", &run][..], 3), (&["tell", &lead, "Hurry"], 4)] {
+        let output = rig.run(args);
+        assert_eq!(output.code, code, "{output}");
+        assert!(output.stderr.contains("no process here follows"), "{output}");
+    }
     let cancelled = rig.run(["cancel", &run]);
     assert_eq!(cancelled.code, 0, "{cancelled}");
     until("the call is dropped", || provider.requests().iter().all(|it| it.delivered.is_some()));
