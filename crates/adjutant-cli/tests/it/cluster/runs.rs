@@ -225,6 +225,27 @@ fn a_run_whose_front_end_died_before_its_first_record_is_found_again() {
     }
 }
 
+#[test]
+fn an_agent_whose_answer_arrives_slowly_does_not_stall() {
+    let Some(node) = server() else { return };
+    let rig = Rig::new();
+    let script = format!(
+        "[[conversation]]\n[[conversation.turn]]\nparts = [{{ text = \"{}Late.\" }}]\n\
+         fragment = [8]\ndelivery = {{ event_delay_ms = 1000 }}\n",
+        "thinks. ".repeat(12)
+    );
+    let provider = Server::start(Api::Chat, Script::from_toml(&script).unwrap());
+    let mut cluster = Cluster::start(&rig, node);
+    cluster.start_worker("one", Some(&provider));
+    for runtime in ["local", &cluster.runtime()] {
+        let limits = ["--set", "stall_s=8", "--runtime", runtime];
+        let args = ["delegate", "--yes", "--model", "fake/priced", "-t", "a=Think"];
+        let output = provider.call(&rig, &[&args[..], &limits].concat()).run();
+        assert_eq!(output.code, 0, "{runtime}: {output}");
+    }
+    assert_eq!(provider.requests().len(), 2);
+}
+
 /// A model that answers after two seconds.
 fn soon() -> Script {
     let text = "delay_ms = 2000\n[[conversation]]\n[[conversation.turn]]\nparts = [{ text = \"Done.\" }]\n";

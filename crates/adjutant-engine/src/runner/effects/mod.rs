@@ -46,6 +46,9 @@ const MAX_REPLY_BYTES: usize = 16 << 20;
 /// The bytes of a reply after which progress is recorded again.
 const PROGRESS_BYTES: u64 = 4_096;
 
+/// The time after which fewer bytes are recorded too: an agent whose answer arrives slowly has not stalled.
+const PROGRESS_PAUSE: Duration = Duration::from_secs(5);
+
 /// How much of the end of a streamed text is shown, in bytes.
 const TEXT_END_BYTES: usize = 512;
 
@@ -286,6 +289,7 @@ async fn call_model(call: ModelCallRequest, signals: mpsc::Sender<SessionSignal>
         context_tokens: call.context_tokens,
     };
     let (mut unsaid, mut waited) = (0, false);
+    let mut said_at = Instant::now();
     let mut text_end = TextEnd::default();
     let mut progress = |progress: TurnProgress<'_>| {
         if let TurnProgress::Text(text) = progress {
@@ -303,9 +307,11 @@ async fn call_model(call: ModelCallRequest, signals: mpsc::Sender<SessionSignal>
         };
         // If the queue is full, the bytes are reported with the next signal. The first byte after a wait is
         // reported at once, because it ends the wait.
-        let is_news = unsaid >= PROGRESS_BYTES || waited;
+        let is_due = unsaid > 0 && said_at.elapsed() >= PROGRESS_PAUSE;
+        let is_news = unsaid >= PROGRESS_BYTES || is_due || waited;
         if is_news && signals.try_send((call.session, LiveSignal::Bytes(unsaid))).is_ok() {
             (unsaid, waited) = (0, false);
+            said_at = Instant::now();
         }
     };
     let reply = call.model.turn(request, &mut progress).await?;
