@@ -104,7 +104,8 @@ pub fn wrap(text: &str, max: usize) -> Vec<String> {
     lines.iter().map(|line| line.trim_end().to_owned()).collect()
 }
 
-/// Wraps the lines of safe `text` that are wider than `max`; their rest is indented below them.
+/// Wraps the lines of safe `text` that are wider than `max`; their rest is indented below them. A word that is wider,
+/// such as a path, stays whole, as does a command in backticks that fits into a line: a person copies them.
 #[must_use]
 pub fn wrap_lines(text: &str, max: usize) -> String {
     let mut wrapped = String::new();
@@ -116,7 +117,9 @@ pub fn wrap_lines(text: &str, max: usize) -> String {
         }
         let rest = line.trim_start_matches(' ');
         let lead = (line.len() - rest.len()).min(max / 2);
-        for (place, part) in wrap(rest, max.saturating_sub(lead + 2).max(1)).iter().enumerate() {
+        for (place, part) in
+            wrap_whole(rest, max.saturating_sub(lead + 2).max(1)).iter().enumerate()
+        {
             let indent = if place == 0 { lead } else { lead + 2 };
             wrapped.push_str(&" ".repeat(indent));
             wrapped.push_str(part);
@@ -124,6 +127,37 @@ pub fn wrap_lines(text: &str, max: usize) -> String {
         }
     }
     wrapped
+}
+
+/// Wraps safe `text` between words, and not within a command in backticks that fits into a line.
+fn wrap_whole(text: &str, max: usize) -> Vec<String> {
+    let mut lines: Vec<String> = vec![String::new()];
+    for word in unbroken_words(text, max) {
+        let line = lines.last().map_or(0, |line| width(line));
+        if line > 0 && line + width(word.trim_end()) > max {
+            lines.push(String::new());
+        }
+        lines.last_mut().into_iter().for_each(|line| line.push_str(word));
+    }
+    lines.iter().map(|line| line.trim_end().to_owned()).collect()
+}
+
+/// Splits text after its spaces, but for those in a span in backticks of at most `max` columns.
+fn unbroken_words(text: &str, max: usize) -> Vec<&str> {
+    let (mut words, mut rest) = (Vec::new(), text);
+    while !rest.is_empty() {
+        let end = rest.find(' ').map_or(rest.len(), |at| at + 1);
+        let is_opening = rest[..end].matches('`').count() % 2 == 1;
+        let closing = rest[end..].find('`').map(|at| {
+            let after = end + at;
+            rest[after..].find(' ').map_or(rest.len(), |at| after + at + 1)
+        });
+        let whole = closing.filter(|end| is_opening && width(rest[..*end].trim_end()) <= max);
+        let (word, after) = rest.split_at(whole.unwrap_or(end));
+        words.push(word);
+        rest = after;
+    }
+    words
 }
 
 /// Returns `text` padded with spaces on the right to `to` columns.

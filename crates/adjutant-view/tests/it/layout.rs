@@ -1,7 +1,7 @@
 //! Layout counts terminal columns.
 
 use adjutant_view::layout::{
-    ascii, bracketed, columns, cut, excerpt, fit, fit_ends, pad_right, width,
+    ascii, bracketed, columns, cut, excerpt, fit, fit_ends, pad_right, width, wrap_lines,
 };
 use proptest::prelude::*;
 
@@ -69,6 +69,21 @@ fn columns_align_by_display_width() {
     日本     1
     abcde  200
     é        3
+    ");
+}
+
+#[test]
+fn a_wrapped_message_keeps_paths_and_commands_whole() {
+    let text = "Edit /var/tmp/worktrees/of-a-very-long-name/index.html, then `adjutant merge --resolve footer \
+                --continue` merges it; `adjutant merge --resolve footer --abort` drops it.";
+    insta::assert_snapshot!(wrap_lines(text, 50), @"
+    Edit
+      /var/tmp/worktrees/of-a-very-long-name/index.html,
+      then
+      `adjutant merge --resolve footer --continue`
+      merges it;
+      `adjutant merge --resolve footer --abort` drops
+      it.
     ");
 }
 
