@@ -19,6 +19,8 @@ const COST: CommandVerb = CommandVerb {
     otherwise: " `adjutant cost --since 7d` sums over all runs.",
 };
 
+const MS_PER_DAY: u64 = 24 * 3_600_000;
+
 /// Runs `adjutant cost`.
 pub(crate) fn run_cost(archive: &Archive, args: &CostArgs, as_json: bool) -> Result<Exit, Failure> {
     if args.since.is_some() || args.by.is_some() {
@@ -50,6 +52,7 @@ fn sum_costs(archive: &Archive, args: &CostArgs, as_json: bool) -> Result<Exit, 
             wall_now().saturating_sub(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
         }
         CostPeriod::From(wall_ms) => wall_ms,
+        CostPeriod::Today => wall_now() - wall_now() % MS_PER_DAY,
     });
     let by = match args.by {
         None | Some(CostGroup::Day) => CostGrouping::Day,

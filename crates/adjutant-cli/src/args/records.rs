@@ -52,7 +52,8 @@ pub(crate) struct CostArgs {
     #[arg(long)]
     pub(crate) turns: bool,
 
-    /// Sum what the runs of all directories have spent since then: 30m, 24h, 7d, 4w, or a date such as 2026-11-01.
+    /// Sum what the runs of all directories have spent since then: 30m, 24h, 7d, 4w, today, or a date such as 2026-11-01;
+    /// days are those of UTC.
     #[arg(long, value_name = "WHEN", value_parser = since, conflicts_with_all = ["run", "turns"])]
     pub(crate) since: Option<CostPeriod>,
 
@@ -65,6 +66,7 @@ const COST_HELP: &str = "Examples:
   adjutant cost                    the latest run in this directory, by agent and model
   adjutant cost --anywhere         the latest run of all directories
   adjutant cost --since 7d         all runs of the last seven days, day by day
+  adjutant cost --since today      since midnight UTC
   adjutant cost --since 2026-11-01 --by folder
   adjutant cost --by model         all runs ever recorded
 
@@ -78,6 +80,8 @@ pub(crate) enum CostPeriod {
     Last(Duration),
     /// From this wall-clock time on, in Unix milliseconds.
     From(u64),
+    /// From the last midnight of UTC on.
+    Today,
 }
 
 /// What `adjutant cost` sums by.
@@ -95,12 +99,15 @@ pub(crate) enum CostGroup {
 
 /// Parses the start of a period.
 fn since(text: &str) -> Result<CostPeriod, String> {
+    if text == "today" {
+        return Ok(CostPeriod::Today);
+    }
     if let Some(wall_ms) = parse_date(text) {
         return Ok(CostPeriod::From(wall_ms));
     }
     span(text)
         .map(CostPeriod::Last)
-        .map_err(|error| format!("{error}, or a date such as 2026-11-01"))
+        .map_err(|error| format!("{error}, `today`, or a date such as 2026-11-01"))
 }
 
 /// Parses a length of time.

@@ -56,6 +56,16 @@ fn runs_of_all_directories_are_summed_by_day_model_agent_or_folder() {
 }
 
 #[test]
+fn today_begins_at_midnight_of_utc() {
+    let rig = rig();
+    let today = rig.run(["cost", "--since", "today", "--json"]).json();
+    let since = today["since"].as_str().unwrap();
+    assert!(since.ends_with("T00:00:00Z"), "{since}");
+    let now = rig.run(["cost", "--since", "1h", "--json"]).json();
+    assert!(since <= now["since"].as_str().unwrap(), "{now}");
+}
+
+#[test]
 fn a_period_without_costs_says_so() {
     let rig = rig();
     let out = rig.run(["cost", "--since", "9999-12-31"]);
@@ -73,7 +83,7 @@ fn other_periods_and_other_flags_are_refused_with_what_to_type() {
     let rig = rig();
     insta::assert_snapshot!(rig.run(["cost", "--since", "yesterday"]), @"
 --- stderr ---
-error: invalid value 'yesterday' for '--since <WHEN>': expected a length of time such as 30m, 24h, 7d or 4w, or a date such as 2026-11-01
+error: invalid value 'yesterday' for '--since <WHEN>': expected a length of time such as 30m, 24h, 7d or 4w, `today`, or a date such as 2026-11-01
 
 For more information, try '--help'.
 [exit 2]
