@@ -16,7 +16,8 @@ use adjutant_engine::{
 };
 use adjutant_view::progress::total;
 use adjutant_view::results::{
-    CallResults, ResultOptions, command_end, command_head, root_end, root_reason, synthesis,
+    CallResults, ResultOptions, answer_command, command_end, command_head, root_end, root_reason,
+    synthesis,
 };
 use adjutant_view::samples::sample_groups;
 use adjutant_view::{Delegation, ProcessLiveness, RunView, TimedEvent, cost, sanitize, tree};
@@ -28,14 +29,16 @@ use tokio::sync::mpsc;
 use crate::args::{MergeAfterRun, ResultFormat};
 use crate::ask::{has_terminal_program, is_asking, note_answer, wait_for_terminal_program};
 use crate::delegate::engine_failure;
+use crate::demo;
 use crate::exit::{Exit, Failure};
-use crate::hints::program;
+use crate::hints::{advise_commands, program};
 use crate::live::{self, LiveView};
 use crate::output::{print_json, print_markdown, say, say_view};
 use crate::pager;
 use crate::projections;
 use crate::records::table_columns;
 use crate::results::{MergeScope, after_run};
+use crate::run_lookup::{is_latest_here, unique_label};
 
 /// How progress and result of a run are shown, and what happens to its work.
 pub(crate) struct DisplayOptions {
@@ -99,8 +102,43 @@ pub(crate) fn conclude(
         show_results(view, &results, files.as_ref(), showing.form, showing.result_tokens)?;
     }
     let placed = after_run(archive, view, showing.merge, MergeScope::PendingResults);
+    if let Some(files) = &files {
+        say_how_to_go_on(archive, view, files);
+    }
     archive.prune_daily();
     exit_of(conducted, placed.exit == Exit::Completed)
+}
+
+/// Prints how to resume a run that is not finished, and at last what its subagents ask the person.
+fn say_how_to_go_on(archive: &Archive, view: &RunView, files: &RunFiles) {
+    let run = files.id();
+    if is_unfinished(view, files) {
+        advise_commands(&[(format!("`adjutant resume {run}`"), "continues what is unfinished")]);
+    }
+    let asking: Vec<&Delegation> =
+        view.delegations().filter(|it| it.open_question().is_some()).collect();
+    if asking.is_empty() {
+        return;
+    }
+    let is_latest = is_latest_here(archive, run);
+    for agent in asking {
+        let label = unique_label(view, agent).filter(|_| is_latest);
+        let command = answer_command(view, agent.session, program());
+        let command = match label {
+            Some(label) => command.replace(&agent.session.to_string(), &label),
+            None => command,
+        };
+        let label = sanitize::label(agent.label.as_str());
+        let question = sanitize::collapsed(agent.open_question().unwrap_or_default());
+        say(&format!("[{label}] asks: {question}\n  {command}"));
+    }
+}
+
+/// Returns whether a run has ended cancelled or partial, and `resume` would continue it. A demo is as scripted.
+pub(crate) fn is_unfinished(view: &RunView, files: &RunFiles) -> bool {
+    let has_rest = matches!(view.outcome(), Some(Outcome::Cancelled | Outcome::Partial));
+    let past = has_rest.then(|| files.read().ok()?.resume_info()).flatten();
+    past.is_some_and(|past| past.nothing.is_none() && past.model.as_deref() != Some(demo::MODEL))
 }
 
 /// Returns the exit code of the command. `is_placed` says whether merging the work succeeded.

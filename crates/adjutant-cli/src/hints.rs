@@ -3,9 +3,11 @@
 use std::path::Path;
 use std::sync::OnceLock;
 
+use adjutant_view::layout::{pad_right, width, wrap_lines};
 pub(crate) use adjutant_view::sanitize::shell_word as quoted;
 
 use crate::output::say;
+use crate::pager;
 
 /// The program with `--home`, once that was typed.
 static PROGRAM: OnceLock<String> = OnceLock::new();
@@ -71,4 +73,31 @@ pub(crate) fn completed(text: &str) -> String {
 /// Prints a message with its commands completed.
 pub(crate) fn advise(text: &str) {
     say(&completed(text));
+}
+
+/// Prints commands, one per line, each with what it does. A command is in backticks, as in other messages.
+pub(crate) fn advise_commands(commands: &[(String, &str)]) {
+    let unquoted = |command: &str| completed(command).trim_matches('`').to_owned();
+    let commands: Vec<(String, String)> =
+        commands.iter().map(|(typed, about)| (unquoted(typed), (*about).to_owned())).collect();
+    say(command_list(&commands, pager::message_columns()).trim_end());
+}
+
+/// Lists commands, one per line, with the explanations in one column. If that is wider than `columns`, each explanation
+/// is below its command, so that no command is broken.
+pub(crate) fn command_list(commands: &[(String, String)], columns: Option<usize>) -> String {
+    let longest = commands.iter().map(|(typed, _)| width(typed)).max().unwrap_or_default();
+    let row = |(typed, about): &(String, String)| {
+        format!("  {}   {about}", pad_right(typed, longest)).trim_end().to_owned() + "\n"
+    };
+    let rows: Vec<String> = commands.iter().map(row).collect();
+    let Some(columns) = columns else { return rows.concat() };
+    if rows.iter().all(|row| width(row.trim_end()) <= columns) {
+        return rows.concat();
+    }
+    let below = |(typed, about): &(String, String)| {
+        let about = wrap_lines(&format!("      {about}"), columns);
+        format!("  {typed}\n{}", if about.trim().is_empty() { "" } else { about.as_str() })
+    };
+    commands.iter().map(below).collect()
 }

@@ -7,13 +7,16 @@ use std::path::{Path, PathBuf};
 
 use adjutant_engine::results::{KeptResults, ResultLocation};
 use adjutant_engine::{Archive, RunFiles};
+use adjutant_view::layout::wrap_lines;
 use adjutant_view::status::{ObservedRun, OpenQuestion};
 use adjutant_view::{ProcessLiveness, RunView, sanitize};
 
 use crate::delegate::absolute;
+use crate::execute::is_unfinished;
 use crate::exit::{Exit, Failure};
-use crate::hints::program;
+use crate::hints::{command_list, program};
 use crate::output::{print, say};
+use crate::pager;
 use crate::records::{count_with_noun, liveness, numbers, observe_run};
 use crate::results::{MergedChildren, ResultSelection, open_work};
 use crate::run_lookup::ProjectTree;
@@ -37,6 +40,10 @@ struct NextSteps {
     calls_to_approve: usize,
     asked: Vec<Suggestion>,
     interrupted: Vec<Suggestion>,
+    /// The latest run, if it ended before its work was done.
+    unfinished: Vec<Suggestion>,
+    /// Conflicts that are being resolved.
+    resolving: Vec<Suggestion>,
     unmerged: Vec<Suggestion>,
     running: Vec<Suggestion>,
     /// Whether there is a run of this directory.
@@ -77,19 +84,22 @@ fn find(home: Option<PathBuf>) -> Result<NextSteps, Failure> {
         let Some(run) = view.run() else { continue };
         let look = observe_run(&view, liveness, files);
         let title = title(&look);
-        steps.has_runs = true;
+        let is_latest = !std::mem::replace(&mut steps.has_runs, true);
         let about = |it: &OpenQuestion| format!("[{}] {}", it.label, it.question);
         let asked = look.open_questions().into_iter().map(|it| (it.command.clone(), about(&it)));
         steps.asked.extend(asked);
         if let Some(command) = look.resume() {
             steps.interrupted.push((command, title));
+        } else if is_latest && is_unfinished(&view, files) {
+            steps.unfinished.push((format!("{} resume {run}", program()), title));
+            ended.push(view);
         } else if view.outcome().is_some() {
             ended.push(view);
         } else if liveness == ProcessLiveness::Alive {
             steps.running.push((format!("{} watch {run}", program()), title));
         }
     }
-    steps.unmerged = unmerged(&archive, &ended);
+    (steps.unmerged, steps.resolving) = unmerged(&archive, &ended);
     Ok(steps)
 }
 
@@ -101,18 +111,26 @@ fn title(look: &ObservedRun<'_>) -> String {
     if goal.is_empty() { labels.take(LISTED).collect::<Vec<_>>().join(", ") } else { goal }
 }
 
-/// Returns how to merge the results of ended runs that neither the files nor a branch have.
+/// Returns how to merge the results of ended runs that neither the files nor a branch have, and how to go on with
+/// conflicts that are being resolved.
 ///
 /// Without git or a repository there are no results, so errors mean that there is nothing to merge.
-fn unmerged(archive: &Archive, ended: &[RunView]) -> Vec<Suggestion> {
-    let Ok(work) = open_work(Path::new("."), archive) else { return Vec::new() };
+fn unmerged(archive: &Archive, ended: &[RunView]) -> (Vec<Suggestion>, Vec<Suggestion>) {
+    let Ok(work) = open_work(Path::new("."), archive) else { return Default::default() };
     let with_results = work.runs().unwrap_or_default();
     let has_results = |view: &&RunView| view.run().is_some_and(|run| with_results.contains(&run));
+    let mut resolving = Vec::new();
     let ended = ended.iter().filter(has_results);
-    ended.filter_map(|view| unmerged_of(&work, view)).collect()
+    let unmerged = ended.filter_map(|view| unmerged_of(archive, &work, view, &mut resolving));
+    (unmerged.collect(), resolving)
 }
 
-fn unmerged_of(work: &KeptResults, view: &RunView) -> Option<Suggestion> {
+fn unmerged_of(
+    archive: &Archive,
+    work: &KeptResults,
+    view: &RunView,
+    resolving: &mut Vec<Suggestion>,
+) -> Option<Suggestion> {
     let chosen = ResultSelection::of(
         work.clone(),
         view,
@@ -122,6 +140,14 @@ fn unmerged_of(work: &KeptResults, view: &RunView) -> Option<Suggestion> {
     )
     .ok()?;
     let open: Vec<_> = chosen.picked.iter().filter(|it| !it.kept.merged).collect();
+    for picked in &open {
+        if work.resolution_in_progress(&picked.kept).is_some() {
+            let name = picked.name(archive, chosen.run);
+            let command = format!("{} merge --resolve {name} --continue", program());
+            let label = sanitize::label(&picked.label);
+            resolving.push((command, format!("[{label}], when no conflict markers are left")));
+        }
+    }
     let commits: Vec<String> = open.iter().map(|it| it.kept.commit.clone()).collect();
     let places = work.locate_commits(&commits).ok()?;
     let open = open.iter().zip(places).filter(|(_, place)| *place == ResultLocation::Kept);
@@ -158,6 +184,12 @@ impl NextSteps {
             };
             text += &section(&heading, &self.interrupted);
         }
+        if !self.unfinished.is_empty() {
+            text += &section("The latest run ended before its work was done", &self.unfinished);
+        }
+        if !self.resolving.is_empty() {
+            text += &section("A conflict is being resolved", &self.resolving);
+        }
         if !self.unmerged.is_empty() {
             let heading = format!("Results that are not merged; `{program} diff RUN` shows them");
             text += &section(&heading, &self.unmerged);
@@ -177,10 +209,15 @@ impl NextSteps {
             let typed = commands.map(|(typed, about)| (format!("{program} {typed}"), about.into()));
             text += &section(heading, &typed);
         }
-        format!(
-            "{text}`{program} doctor` checks your setup. `{program} --help` lists all commands.\n"
-        )
+        text + &wrapped(&format!(
+            "`{program} doctor` checks your setup. `{program} --help` lists all commands.\n"
+        ))
     }
+}
+
+/// Wraps a sentence between words on a terminal that is too narrow for it.
+fn wrapped(text: &str) -> String {
+    if pager::is_terminal() { wrap_lines(text, pager::columns()) } else { text.to_owned() }
 }
 
 /// How to begin, the way that needs nothing first.
@@ -205,12 +242,9 @@ const GO_ON: [(&str, &str); 4] = [
 /// Returns a heading with its commands below, the explanations in one column.
 fn section(heading: &str, all: &[Suggestion]) -> String {
     let listed = &all[..all.len().min(LISTED)];
-    let width = listed.iter().map(|(command, _)| command.chars().count()).max().unwrap_or_default();
-    let mut text = format!("{heading}:\n");
-    for (command, about) in listed {
-        text += format!("  {command:width$}   {about}").trim_end();
-        text.push('\n');
-    }
+    let columns = pager::is_terminal().then(pager::columns);
+    let mut text = wrapped(&format!("{heading}:\n"));
+    text += &command_list(listed, columns);
     if all.len() > LISTED {
         text += &format!("  … {} more; `{} status` lists them\n", all.len() - LISTED, program());
     }

@@ -124,6 +124,30 @@ pub(crate) fn resolve(
     }
 }
 
+/// Returns the label of a task, if no other task of its run has that name and it can be typed as it is.
+pub(crate) fn unique_label(view: &RunView, delegation: &Delegation) -> Option<String> {
+    let label = delegation.label.as_str();
+    let is_plain = |it: char| it.is_ascii_alphanumeric() || "_-.".contains(it);
+    let can_be_typed = label.starts_with(|it: char| it.is_ascii_alphabetic())
+        && label.chars().all(is_plain)
+        && label != LATEST
+        && !label.starts_with("run_")
+        && !label.starts_with("sess_");
+    let mut all = view.delegations();
+    let is_unique = all.all(|it| {
+        it.session == delegation.session
+            || (it.label.as_str() != label && it.story.as_deref() != Some(label))
+    });
+    (can_be_typed && is_unique).then(|| label.to_owned())
+}
+
+/// Returns whether a run is the latest of the current directory, whose labels can be typed.
+pub(crate) fn is_latest_here(archive: &Archive, run: RunId) -> bool {
+    let found =
+        absolute(Path::new(".")).and_then(|root| LatestRuns::find(archive, &root, |_| true));
+    found.is_ok_and(|found| found.preferred_here.is_some_and(|files| files.id() == run))
+}
+
 /// Returns the session of task `#N` of a run.
 fn numbered(view: &RunView, run: RunId, number: &str) -> Result<SessionId, Failure> {
     let count = view.delegations().count();

@@ -15,7 +15,7 @@ use super::merge::{
 use super::{MergedChildren, ResultSelection, SelectedResult, open_work, work_failure};
 use crate::args::{MergeAfterRun, MergeMode};
 use crate::exit::{Exit, Failure};
-use crate::hints::advise;
+use crate::hints::{advise, advise_commands};
 use crate::output::say;
 
 /// Where the work of a run is after it ended.
@@ -123,7 +123,7 @@ fn merge_or_report(
                     | ResultMergeOutcome::MergedBefore
             );
     }
-    say_next(&chosen, &fates, false);
+    say_next(archive, &chosen, &fates, false);
     for picked in others {
         let is_completed = picked.outcome == Some(Outcome::Completed);
         let what = if is_completed { "does not pass" } else { "did not complete" };
@@ -196,13 +196,12 @@ fn report(archive: &Archive, chosen: &ResultSelection) -> Result<(), Failure> {
     }
     let name = &chosen.name;
     let merge = if fates.iter().any(merges) {
-        format!("`adjutant merge {name}` merges it")
+        (format!("`adjutant merge {name}`"), "merges it")
     } else {
-        format!("`adjutant merge {name} --as branch` makes branches of it")
+        (format!("`adjutant merge {name} --as branch`"), "makes branches of it")
     };
-    advise(&format!(
-        "`adjutant diff {name}` shows the work, {merge}, `adjutant discard {name}` drops it."
-    ));
-    say_conflict_advice(chosen, &fates);
+    let diff = (format!("`adjutant diff {name}`"), "shows the work");
+    advise_commands(&[diff, merge, (format!("`adjutant discard {name}`"), "drops it")]);
+    say_conflict_advice(archive, chosen, &fates);
     Ok(())
 }

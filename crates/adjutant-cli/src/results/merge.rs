@@ -21,7 +21,7 @@ use super::{
 };
 use crate::args::{MergeMode, MergeResultsArgs};
 use crate::exit::{Exit, Failure};
-use crate::hints::{advise, completed};
+use crate::hints::{advise, advise_commands, completed};
 use crate::output::{print, print_json, say};
 use crate::records::count_with_noun;
 
@@ -78,7 +78,7 @@ pub(crate) fn run_merge(
     } else {
         let lines = chosen.picked.iter().zip(&fates);
         print(&lines.map(|(picked, fate)| line(picked, fate, args.dry_run)).collect::<String>())?;
-        say_next(&chosen, &fates, args.dry_run);
+        say_next(archive, &chosen, &fates, args.dry_run);
         chosen.say_unkept();
         chosen.say_unfinished();
     }
@@ -249,7 +249,9 @@ pub(super) fn line(picked: &SelectedResult, fate: &ResultMergeOutcome, dry_run: 
     match fate {
         ResultMergeOutcome::Judged(MergeOutcome::Merges { diff, submodules, git_like }) => {
             let word = if dry_run { "would merge" } else { "merged" };
-            let mut text = format!("{word}  {title}: {}\n", size(diff));
+            let unfinished = picked.unfinished().filter(|_| dry_run);
+            let mut text =
+                format!("{word}  {title}: {}{}\n", size(diff), unfinished.unwrap_or_default());
             for path in submodules {
                 let path = path.to_string_lossy();
                 text += &format!("  {}: a submodule, left as it is\n", sanitize::line(&path));
@@ -311,27 +313,37 @@ pub(super) fn line(picked: &SelectedResult, fate: &ResultMergeOutcome, dry_run: 
 }
 
 /// Prints what to type next.
-pub(super) fn say_next(chosen: &ResultSelection, fates: &[ResultMergeOutcome], dry_run: bool) {
+pub(super) fn say_next(
+    archive: &Archive,
+    chosen: &ResultSelection,
+    fates: &[ResultMergeOutcome],
+    dry_run: bool,
+) {
     let name = &chosen.name;
     let has = |is: fn(&ResultMergeOutcome) -> bool| fates.iter().any(is);
     if has(|it| matches!(it, ResultMergeOutcome::Judged(MergeOutcome::Dirty(_)))) {
-        advise(&format!(
-            "Commit or stash those files, merge them in a worktree with `adjutant merge --resolve {name}`, or take the \
-             work as a branch: `adjutant merge {name} --as branch`."
-        ));
+        say("Commit or stash those files, or:");
+        advise_commands(&[
+            (format!("`adjutant merge --resolve {name}`"), "merges them in a worktree"),
+            (format!("`adjutant merge {name} --as branch`"), "takes the work as a branch"),
+        ]);
     }
-    say_conflict_advice(chosen, fates);
+    say_conflict_advice(archive, chosen, fates);
     if has(|it| {
         matches!(it, ResultMergeOutcome::Judged(MergeOutcome::Failed(ApplyError::Sparse { .. })))
     }) {
-        advise(&format!(
-            "This checkout is a sparse one: `git sparse-checkout add DIR` brings a folder in, \
-             `adjutant merge {name} --as branch` takes the work as a branch."
-        ));
+        say("This checkout is a sparse one.");
+        advise_commands(&[
+            ("git sparse-checkout add DIR".to_owned(), "brings a folder in"),
+            (format!("`adjutant merge {name} --as branch`"), "takes the work as a branch"),
+        ]);
     }
     let merges = has(|it| matches!(it, ResultMergeOutcome::Judged(MergeOutcome::Merges { .. })));
     if dry_run && merges {
-        advise(&format!("`adjutant merge {name}` does it; `adjutant diff {name}` shows it."));
+        advise_commands(&[
+            (format!("`adjutant diff {name}`"), "shows it"),
+            (format!("`adjutant merge {name}`"), "does it"),
+        ]);
     } else if merges {
         advise(&format!(
             "Merged as uncommitted changes. `adjutant merge --undo {name}` undoes it."
@@ -340,38 +352,43 @@ pub(super) fn say_next(chosen: &ResultSelection, fates: &[ResultMergeOutcome], d
 }
 
 /// Says how to resolve the first conflict, if there is one.
-pub(super) fn say_conflict_advice(chosen: &ResultSelection, fates: &[ResultMergeOutcome]) {
+pub(super) fn say_conflict_advice(
+    archive: &Archive,
+    chosen: &ResultSelection,
+    fates: &[ResultMergeOutcome],
+) {
     let is_conflict = |fate: &ResultMergeOutcome| {
         matches!(fate, ResultMergeOutcome::Judged(MergeOutcome::Conflicts(_)))
     };
     let mut judged = chosen.picked.iter().zip(fates);
     let Some((picked, _)) = judged.find(|(_, fate)| is_conflict(fate)) else { return };
     let name = &chosen.name;
-    advise(&match chosen.unmerged_before().as_slice() {
-        [] => conflict_advice(chosen, picked),
+    match chosen.unmerged_before().as_slice() {
+        [] => advise_on_conflict(archive, chosen, picked),
         // The work it builds on is missing, so resolving this conflict by hand would be wrong.
-        before @ [first, ..] => format!(
+        before @ [first, ..] => advise(&format!(
             "{name} builds on the work of {}, which is not merged yet: `adjutant merge {first}` first.",
             before.join(", ")
-        ),
-    });
+        )),
+    }
 }
 
-/// Describes how to resolve a conflict.
-fn conflict_advice(chosen: &ResultSelection, picked: &SelectedResult) -> String {
-    let id = picked.id();
-    match chosen.work.resolution_in_progress(&picked.kept) {
-        Some(path) => format!(
-            "It is being resolved in {}: `adjutant merge --resolve {id} --continue` when it is done.",
-            path.display()
-        ),
-        None => {
-            format!(
-                "`adjutant merge --resolve {id}` makes a worktree to resolve the conflict in; `adjutant resume {id} \
-                 --rebase` lets the agent resolve it."
-            )
-        }
-    }
+/// Says how to resolve a conflict.
+fn advise_on_conflict(archive: &Archive, chosen: &ResultSelection, picked: &SelectedResult) {
+    let name = picked.name(archive, chosen.run);
+    let Some(path) = chosen.work.resolution_in_progress(&picked.kept) else {
+        advise_commands(&[
+            (
+                format!("`adjutant merge --resolve {name}`"),
+                "makes a worktree to resolve the conflict in",
+            ),
+            (format!("`adjutant resume {name} --rebase`"), "lets the agent resolve it"),
+        ]);
+        return;
+    };
+    say(&format!("It is being resolved in {}", path.display()));
+    let typed = format!("`adjutant merge --resolve {name} --continue`");
+    advise_commands(&[(typed, "merges it when it is done")]);
 }
 
 /// Returns the exit code: `Completed` for all merged, `Partial` for some, `Failed` for none, `Refused` if uncommitted

@@ -67,6 +67,8 @@ pub(crate) struct SelectedResult {
     pub(crate) kept: KeptResult,
     /// The label of its task; empty if no journal has it.
     pub(crate) label: String,
+    /// Its label if no other task of the run has it, for commands.
+    pub(crate) unique_label: Option<String>,
     /// The outcome of its delegation; `None` if it has not ended or is unknown.
     pub(crate) outcome: Option<Outcome>,
     /// Files that are not part of it, each with the reason.
@@ -214,7 +216,8 @@ impl ResultSelection {
                     let recorded = delegation.kept.as_ref().map(|it| &it.0);
                     let left_out = recorded.map(|it| [&it.left[..], &it.skipped].concat());
                     let left_out = left_out.unwrap_or_default();
-                    picked.push(SelectedResult { kept, label, outcome, left_out });
+                    let unique_label = run_lookup::unique_label(view, delegation);
+                    picked.push(SelectedResult { kept, label, unique_label, outcome, left_out });
                 }
                 (None, Some(commit)) => {
                     gone.push(MissingResult { session: delegation.session, label, commit });
@@ -229,7 +232,8 @@ impl ResultSelection {
         // A result that the journal does not mention is still an agent's work.
         for kept in kept.into_iter().filter(|it| is_meant(it.session)) {
             let (label, left_out) = (String::new(), Vec::new());
-            picked.push(SelectedResult { kept, label, outcome: None, left_out });
+            let unique_label = None;
+            picked.push(SelectedResult { kept, label, unique_label, outcome: None, left_out });
         }
         let name = session.map_or_else(|| run.to_string(), |session| session.to_string());
         let unfinished = UnfinishedReason::of(view, liveness, session);
@@ -396,6 +400,18 @@ impl SelectedResult {
     /// Returns the session and label for a person.
     pub(crate) fn title(&self) -> String {
         title(&self.id(), &self.label)
+    }
+
+    /// Returns what a person types for it: its label in the latest run here, otherwise its id.
+    pub(crate) fn name(&self, archive: &Archive, run: RunId) -> String {
+        let label = self.unique_label.clone();
+        label.filter(|_| run_lookup::is_latest_here(archive, run)).unwrap_or_else(|| self.id())
+    }
+
+    /// Returns a remark for work that its agent did not complete.
+    pub(crate) fn unfinished(&self) -> Option<String> {
+        let outcome = self.outcome.filter(|outcome| *outcome != Outcome::Completed)?;
+        Some(format!(" (unfinished: {})", outcome.word()))
     }
 
     /// Returns the fields that every JSON output has about a result.

@@ -2,6 +2,8 @@
 //!
 //! Start at [`run_resolve`].
 
+use std::path::Path;
+
 use adjutant_engine::Archive;
 use adjutant_engine::results::{Conflict, ConflictKind, ConflictSide, MergeOutcome, ResolveError};
 use adjutant_view::sanitize;
@@ -10,7 +12,7 @@ use super::merge::{ResultMergeOutcome, exit, line, merge_one, preview, say_next}
 use super::{LISTED, ResultSelection, conflict_line, work_failure};
 use crate::args::{MergeMode, MergeResultsArgs};
 use crate::exit::{Exit, Failure};
-use crate::hints::advise;
+use crate::hints::advise_commands;
 use crate::output::print;
 
 /// Runs `adjutant merge --resolve`, with `--continue` or `--abort`.
@@ -61,13 +63,17 @@ pub(super) fn run_resolve(
     let mut text = format!("{word}  {title}: {path}\n");
     for conflict in begun.conflicts.iter().take(LISTED) {
         text += &conflict_line(conflict);
-        text += &choice(conflict);
+        text += &choice(conflict, &begun.path);
     }
     print(&text)?;
-    advise(&format!(
-        "Edit the files in the worktree, then `adjutant merge --resolve {id} --continue`; \
-             `adjutant merge --resolve {id} --abort` removes it and keeps the result."
-    ));
+    let name = picked.name(archive, chosen.run);
+    advise_commands(&[
+        (format!("`adjutant merge --resolve {name} --continue`"), "merges it when that is done"),
+        (
+            format!("`adjutant merge --resolve {name} --abort`"),
+            "removes the worktree and keeps the result",
+        ),
+    ]);
     Ok(Exit::Completed)
 }
 
@@ -102,18 +108,20 @@ fn merge_resolved(archive: &Archive, chosen: &ResultSelection) -> Result<Exit, F
     // The resolution is committed, so a conflict with newer changes is resolved from it in a new worktree.
     let ended = chosen.work.end_resolution(&picked.kept);
     ended.map_err(|error| resolve_failure(&error, &picked.id()))?;
-    say_next(chosen, &fates, false);
+    say_next(archive, chosen, &fates, false);
     Ok(exit(&fates, 0))
 }
 
-/// Says how to choose a side of a conflict that has no markers.
-fn choice(conflict: &Conflict) -> String {
+/// Says how to resolve a conflict: by editing the file, or by choosing a side if there are no markers in it.
+fn choice(conflict: &Conflict, worktree: &Path) -> String {
     const LINK: u32 = 0o120_000;
     let sides = [("yours", &conflict.ours), ("result", &conflict.theirs)];
     let is_link = |side: &Option<ConflictSide>| side.as_ref().is_some_and(|it| it.mode == LINK);
     let is_text = matches!(conflict.kind, ConflictKind::BothModified | ConflictKind::BothAdded);
     if is_text && !sides.iter().any(|(_, side)| is_link(side)) {
-        return String::new();
+        let path = worktree.join(&conflict.path);
+        let path = sanitize::line(&path.to_string_lossy()).into_owned();
+        return format!("    edit {path}, remove the markers\n");
     }
     let path = sanitize::shell_word(&conflict.path.to_string_lossy());
     // Git stores such files beside each other.

@@ -54,8 +54,8 @@ fn results_are_reported_shown_merged_and_undone() {
         for words in [
             "2 results of run_",
             "2 to merge",
-            &format!("`adjutant diff {run}` shows the work"),
-            &format!("`adjutant merge {run}` merges it"),
+            &format!("\n  adjutant diff {run}      shows the work\n"),
+            &format!("\n  adjutant merge {run}     merges it\n"),
         ] {
             assert!(out.stderr.contains(words), "{kind}: {words}\n{out}");
         }
@@ -189,4 +189,32 @@ fn undo_after_a_merge_names_the_command_that_undoes_the_merge() {
     assert_eq!(&typed[..2], ["merge", "--undo"]);
     assert_eq!(repo.rig.run(&typed).code, 0);
     assert_eq!(repo.read("long"), lines(&[]));
+}
+
+#[test]
+fn unfinished_work_is_marked_and_the_question_of_a_subagent_comes_last() {
+    let done = json!({ "status": "completed", "summary": "The line is changed, and nothing else was touched.",
+        "artifacts": [], "errors": [] });
+    let error = json!({ "type": "validation", "message": "Warm or cold?", "code": "VALIDATION_FAILED",
+        "recoverable": true, "recommendation": "Answer warm or cold" });
+    let asks = json!({ "status": "blocked", "summary": "I wrote a draft and need to know the colours.",
+        "artifacts": [], "errors": [error] });
+    let turns = script().replace("text = \"done\"", &format!("text = '{done}'"));
+    let colors = "[[turn]]\nlabel = \"colors\"\n[[turn.call]]\ntool = \"Write\"\n\
+                  args = { file_path = \"draft\", content = \"warm?\\n\" }\n";
+    let colors = format!("{colors}[[turn]]\nlabel = \"colors\"\ntext = '{asks}'\n");
+    let repo = repository();
+    fs::write(repo.rig.path().join("script.toml"), turns + &colors).unwrap();
+    let out = delegate(&repo, &["one", "colors"], &["--set", "contract=standard"]);
+    let end = repo.rig.redacted(&out.stderr[out.stderr.find("2 results of ").unwrap()..]);
+    insta::assert_snapshot!(end, @"
+    2 results of run_0000000000_aaaaaa: 2 to merge
+    would merge  sess_0000000000_bbbbbb [one]: 1 file, +1 -1
+    would merge  sess_0000000000_cccccc [colors]: 1 file, +1 -0 (unfinished: blocked)
+      adjutant diff run_0000000000_aaaaaa      shows the work
+      adjutant merge run_0000000000_aaaaaa     merges it
+      adjutant discard run_0000000000_aaaaaa   drops it
+    [colors] asks: Warm or cold?
+      adjutant resume colors --say
+    ");
 }

@@ -7,6 +7,7 @@ use rustix::process::Signal;
 use crate::support::mcp_client::{Client, SCRIPT, task};
 use crate::support::repository::Repo;
 use crate::support::rig::{Output, Rig};
+use crate::support::terminal::Terminal;
 
 fn bare(rig: &Rig) -> Output {
     rig.run::<&str>([])
@@ -82,6 +83,49 @@ fn an_interrupted_run_is_recommended_for_resume_only_in_its_own_directory() {
     fs::create_dir(&other).unwrap();
     let out = rig.call::<&str>([]).cwd(&other).run();
     assert!(out.stdout.starts_with("Nothing waits for you here."), "{out}");
+}
+
+#[test]
+fn a_cancelled_run_is_recommended_for_resume_at_its_end_and_until_the_next_run() {
+    let slow = "[[turn]]\nlabel = \"slow\"\ntext = \"never\"\ndelay_ms = 300000\n";
+    let rig = Rig::with_script(&format!("{slow}[[turn]]\ntext = \"done\"\n"));
+    let mut run = rig.delegating(&["-t", "slow=Read everything"]).start();
+    run.wait_for("[slow] started").signal(Signal::INT);
+    let out = run.finish();
+    assert_eq!(out.code, 130, "{out}");
+    let command =
+        format!("\n  adjutant resume {}   continues what is unfinished\n", rig.only_run());
+    assert!(out.stderr.ends_with(&command), "{out}");
+    insta::assert_snapshot!(bare(&rig), @"
+    The latest run ended before its work was done:
+      adjutant resume run_0000000000_aaaaaa   slow
+
+    `adjutant doctor` checks your setup. `adjutant --help` lists all commands.
+    --- stderr ---
+    [exit 0]
+    ");
+    assert_eq!(rig.delegate(&["-t", "quick=Read"]).code, 0);
+    assert!(bare(&rig).stdout.starts_with("Nothing waits for you here."));
+}
+
+#[test]
+fn the_start_page_breaks_no_word_on_a_narrow_terminal() {
+    let slow = "[[turn]]\nlabel = \"slow\"\ntext = \"never\"\ndelay_ms = 300000\n";
+    let rig = Rig::with_script(slow);
+    let task = "a_label_that_needs_many_columns=Read";
+    let mut run = rig.delegating(&["-t", "slow=Read", "-t", task]).start();
+    run.wait_for("[slow] started").signal(Signal::KILL);
+    assert_eq!(run.finish().code, 128 + 9);
+    let mut terminal = Terminal::start(&rig, 60, &[], &[]);
+    assert_eq!(terminal.finish(), 0);
+    insta::assert_snapshot!(rig.redacted(&terminal.screen()), @"
+    1 run was interrupted:
+      adjutant resume run_0000000000_aaaaaa
+          slow, a_label_that_needs_many_columns
+
+    `adjutant doctor` checks your setup. `adjutant --help`
+      lists all commands.
+    ");
 }
 
 #[test]

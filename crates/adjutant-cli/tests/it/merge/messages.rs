@@ -69,7 +69,7 @@ fn in_a_sparse_checkout_the_preview_matches_the_merge() {
         let failed = format!("failed  {} [one]: 1 files are not checked out here", ran.sessions[0]);
         assert!(out.stdout.contains(&failed), "{out}");
         assert!(out.stdout.contains(&format!("{word}  {}", ran.sessions[1])), "{out}");
-        assert!(out.stderr.contains("`git sparse-checkout add DIR`"), "{out}");
+        assert!(out.stderr.contains("\n  git sparse-checkout add DIR  "), "{out}");
         assert!(!out.to_string().contains("uncommitted changes it never saw"), "{out}");
     }
     repo.git(["sparse-checkout", "add", "far"]);
@@ -98,11 +98,24 @@ fn the_advice_after_a_conflict_works_with_files_that_were_never_committed() {
 
     let out = repo.rig.run(["merge"]);
     assert_eq!(out.code, 1, "{out}");
-    let (_, advice) = out.stderr.split_once("`adjutant ").unwrap();
-    let typed: Vec<&str> = advice.split('`').next().unwrap().split(' ').collect();
+    let (_, advice) = out.stderr.split_once("\n  adjutant ").unwrap();
+    let typed: Vec<&str> = advice.split("   ").next().unwrap().trim_end().split(' ').collect();
+    assert_eq!(typed, ["merge", "--resolve", "one"]);
     let begun = repo.rig.run(&typed);
     assert_eq!(begun.code, 0, "{begun}");
     let tree = begun.stdout.lines().next().unwrap().rsplit(": ").next().unwrap();
+    let edit = format!("\n    edit {tree}/file, remove the markers\n");
+    assert!(begun.stdout.contains(&edit), "{begun}");
+    assert!(begun.stderr.contains("  adjutant merge --resolve one --continue   "), "{begun}");
+    insta::assert_snapshot!(repo.rig.run::<&str>([]).data(), @"
+    A conflict is being resolved:
+      adjutant merge --resolve one --continue   [one], when no conflict markers are left
+
+    Results that are not merged; `adjutant diff RUN` shows them:
+      adjutant merge run_0000000000_aaaaaa   1 result: one
+
+    `adjutant doctor` checks your setup. `adjutant --help` lists all commands.
+    ");
     fs::write(Path::new(tree).join("file"), "by both\n").unwrap();
     let done = repo.rig.run([&typed[..], &["--continue"]].concat());
     assert_eq!(done.code, 0, "{done}");
