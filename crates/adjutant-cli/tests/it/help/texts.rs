@@ -203,8 +203,7 @@ fn the_help_of_delegate_teaches_by_example() {
                   most this amount
 
               --runtime <URL>
-                  Where the run is at work: restate://HOST:PORT for the workers of a cluster, or local
-                  [default: local]
+                  Where to run: restate://HOST:PORT for the workers of a cluster, or local [default: local]
                   
                   [env: ADJUTANT_RUNTIME]
 
