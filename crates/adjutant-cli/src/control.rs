@@ -12,8 +12,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::args::{CancelRunArgs, TellAgentArgs, WaitForRunArgs};
 use crate::checks::read_stdin;
+use crate::execute::is_unfinished;
 use crate::exit::{Exit, Failure};
-use crate::hints::advise;
+use crate::hints::{advise, advise_commands};
 use crate::live::LiveView;
 use crate::output::{print, print_json, say};
 use crate::projections;
@@ -65,6 +66,11 @@ pub(crate) fn run_cancel(
         print(&format!("{target} had already ended: {}\n", state.word()))?;
     } else {
         print(&format!("{target} cancelled\n"))?;
+        if target.session.is_none() && is_unfinished(&fold(&files, ViewDetail::Numbers)?.0, &files)
+        {
+            let command = format!("`adjutant resume {}`", target.run);
+            advise_commands(&[(command, "continues what is unfinished")]);
+        }
     }
     Ok(Exit::Completed)
 }

@@ -130,7 +130,8 @@ fn say_how_to_go_on(archive: &Archive, view: &RunView, files: &RunFiles) {
         };
         let label = sanitize::label(agent.label.as_str());
         let question = sanitize::collapsed(agent.open_question().unwrap_or_default());
-        say(&format!("[{label}] asks: {question}\n  {command}"));
+        say(&format!("[{label}] asks: {question}"));
+        advise_commands(&[(command, "")]);
     }
 }
 

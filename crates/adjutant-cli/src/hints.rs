@@ -4,9 +4,10 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use adjutant_view::layout::{pad_right, width, wrap_lines};
+use adjutant_view::sanitize;
 pub(crate) use adjutant_view::sanitize::shell_word as quoted;
 
-use crate::output::say;
+use crate::output::{say, say_view};
 use crate::pager;
 
 /// The program with `--home`, once that was typed.
@@ -80,7 +81,9 @@ pub(crate) fn advise_commands(commands: &[(String, &str)]) {
     let unquoted = |command: &str| completed(command).trim_matches('`').to_owned();
     let commands: Vec<(String, String)> =
         commands.iter().map(|(typed, about)| (unquoted(typed), (*about).to_owned())).collect();
-    say(command_list(&commands, pager::message_columns()).trim_end());
+    // Not wrapped again: a command that is wider than the terminal stays one line, which can be copied.
+    let list = command_list(&commands, pager::message_columns());
+    say_view(&sanitize::block(list.trim_end()));
 }
 
 /// Lists commands, one per line, with the explanations in one column. If that is wider than `columns`, each explanation

@@ -83,9 +83,10 @@ fn a_live_run_is_cancelled_from_another_terminal() {
     let run = hanging(&rig, &["slow", "quick"]);
     let (out, took) = timed(&rig, &["cancel"]);
     insta::assert_snapshot!(out, @"
-        run_0000000000_aaaaaa cancelled
-        --- stderr ---
-        [exit 0]
+    run_0000000000_aaaaaa cancelled
+    --- stderr ---
+      adjutant resume run_0000000000_aaaaaa   continues what is unfinished
+    [exit 0]
     ");
     assert!(took < PROMISED, "{took:?}");
     let out = run.finish();
@@ -186,10 +187,11 @@ fn cancel_ends_a_dead_run_without_a_kill_and_leaves_an_ended_run_alone() {
     ");
     assert_eq!(json(&rig, "wait", &["wait"], 3)["state"], "interrupted");
     insta::assert_snapshot!(rig.run(["cancel", &id]), @"
-        run_0000000000_aaaaaa cancelled
-        --- stderr ---
-        adjutant: its process was gone; the end is recorded
-        [exit 0]
+    run_0000000000_aaaaaa cancelled
+    --- stderr ---
+    adjutant: its process was gone; the end is recorded
+      adjutant resume run_0000000000_aaaaaa   continues what is unfinished
+    [exit 0]
     ");
     rig.assert_unharmed();
     let before = rig.events(&id);
