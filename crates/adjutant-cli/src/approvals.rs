@@ -300,7 +300,7 @@ pub(crate) fn run_approve(
 /// How many of the latest runs are searched for a question that is no longer open.
 const SEARCHED_RUNS: usize = 50;
 
-/// Says how a question ended whose id is meant: who answered it, or that its process is gone.
+/// Says how the question with a matching id ended: with which answer, or that its process is gone.
 fn question_end(archive: &Archive, is_meant: impl Fn(&str) -> bool) -> Option<String> {
     let runs = archive.runs().ok()?;
     runs.iter().take(SEARCHED_RUNS).find_map(|files| {

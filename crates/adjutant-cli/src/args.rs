@@ -30,9 +30,9 @@ pub(crate) use eval::EvalArgs;
 pub(crate) use init::InitArgs;
 pub(crate) use mcp::{McpArgs, McpClient, McpCommand, McpScope, OnDisconnect};
 pub(crate) use records::{
-    CancelRunArgs, CostArgs, CostGroup, CostPeriod, ErrorsArgs, ErrorsCommand, LogArgs, NAME,
-    PruneRunsArgs, ResultArgs, RunArg, ScopeFlag, StatusArgs, TellAgentArgs, WaitForRunArgs,
-    WatchRunArgs,
+    CancelRunArgs, CostArgs, CostGroupingArg, ErrorsArgs, ErrorsCommand, LogArgs, NAME,
+    PeriodStart, PruneRunsArgs, ResultArgs, RunArg, ScopeFlag, StatusArgs, TellAgentArgs,
+    WaitForRunArgs, WatchRunArgs,
 };
 pub(crate) use results::{
     DiffResultsArgs, DiscardResultsArgs, MergeAfterRun, MergeMode, MergeResultsArgs,

@@ -5,7 +5,7 @@ use adjutant_view::cost;
 use adjutant_view::cost_sums::{CostGrouping, CostSums};
 use adjutant_view::turn_costs::TurnCosts;
 
-use crate::args::{CostArgs, CostGroup, CostPeriod};
+use crate::args::{CostArgs, CostGroupingArg, PeriodStart};
 use crate::exit::{Exit, Failure};
 use crate::output::{print, print_json, say};
 use crate::records::{ViewDetail, archive_failure, find_in_scope, list_columns};
@@ -48,17 +48,17 @@ pub(crate) fn run_cost(archive: &Archive, args: &CostArgs, as_json: bool) -> Res
 /// Sums what all runs spent.
 fn sum_costs(archive: &Archive, args: &CostArgs, as_json: bool) -> Result<Exit, Failure> {
     let since = args.since.map(|period| match period {
-        CostPeriod::Last(duration) => {
+        PeriodStart::Last(duration) => {
             wall_now().saturating_sub(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
         }
-        CostPeriod::From(wall_ms) => wall_ms,
-        CostPeriod::Today => wall_now() - wall_now() % MS_PER_DAY,
+        PeriodStart::From(wall_ms) => wall_ms,
+        PeriodStart::Today => wall_now() - wall_now() % MS_PER_DAY,
     });
     let by = match args.by {
-        None | Some(CostGroup::Day) => CostGrouping::Day,
-        Some(CostGroup::Model) => CostGrouping::Model,
-        Some(CostGroup::Agent) => CostGrouping::Agent,
-        Some(CostGroup::Folder) => CostGrouping::Folder,
+        None | Some(CostGroupingArg::Day) => CostGrouping::Day,
+        Some(CostGroupingArg::Model) => CostGrouping::Model,
+        Some(CostGroupingArg::Agent) => CostGrouping::Agent,
+        Some(CostGroupingArg::Folder) => CostGrouping::Folder,
     };
     let readable = readable_summaries(archive)?;
     let sums = CostSums::of(readable.iter().map(|(_, summary)| summary), by, since);

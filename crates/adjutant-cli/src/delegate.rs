@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 use crate::agent_consent::{ConsentMode, settle_verify_commands};
 use crate::agents;
 use crate::args::{DelegateTasksArgs, ResultFormat, WorkFlags};
-use crate::ask::{TaskEditor, TaskObject, Terminal, approver, may_ask, task_object};
+use crate::ask::{CallObject, TaskEditor, Terminal, approver, may_ask, task_object};
 use crate::checks::{read_capped, read_stdin};
 use crate::detached::{self, CallApproverDecision, DetachedTerms, cents};
 use crate::execute::{DisplayOptions, RunRequest, conclude, execute_run};
@@ -49,14 +49,14 @@ enum DelegateEnd {
     /// With this exit code.
     Exit(Exit),
     /// The person edited the tasks instead of approving them; this is the new call.
-    Edited(TaskObject),
+    Edited(CallObject),
 }
 
 fn delegate_once(
     args: &DelegateTasksArgs,
     as_json: bool,
     given_home: Option<PathBuf>,
-    edited: Option<TaskObject>,
+    edited: Option<CallObject>,
 ) -> Result<DelegateEnd, Failure> {
     let root = absolute(&args.work.root)?;
     let base_depth = base_depth()?;
@@ -264,7 +264,7 @@ pub(crate) fn write_in_place(settings: &mut Settings) -> Result<(), Failure> {
 }
 
 /// Combines the tasks from a file or standard input and from `-t`.
-fn read_tasks(args: &DelegateTasksArgs) -> Result<TaskObject, Failure> {
+fn read_tasks(args: &DelegateTasksArgs) -> Result<CallObject, Failure> {
     let mut call = match &args.tasks {
         None => Map::new(),
         Some(path) if path == Path::new("-") => object(&read_stdin()?, "standard input")?,
@@ -294,7 +294,7 @@ fn read_tasks(args: &DelegateTasksArgs) -> Result<TaskObject, Failure> {
 /// Reads the call, and sets how many of its tasks run at once.
 fn read_call(
     args: &DelegateTasksArgs,
-    typed: TaskObject,
+    typed: CallObject,
     policy: &LayeredPolicy,
 ) -> Result<DelegateCall, Failure> {
     let limits = CallLimits::of(policy.policy());
@@ -313,7 +313,7 @@ fn read_call(
     Ok(call)
 }
 
-fn object(text: &str, origin: &str) -> Result<TaskObject, Failure> {
+fn object(text: &str, origin: &str) -> Result<CallObject, Failure> {
     task_object(text).map_err(|problem| Failure::usage(format!("{origin}: {problem}")))
 }
 

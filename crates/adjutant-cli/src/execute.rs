@@ -188,7 +188,7 @@ pub(crate) fn execute_in_view(
         approver,
         reporters: vec![
             Box::new(LiveReporter(Rc::clone(&live))),
-            Box::new(EndReporter(Rc::clone(&ended))),
+            Box::new(DelegationEndCollector(Rc::clone(&ended))),
         ],
         narrator: Rc::new(telling),
         control,
@@ -257,7 +257,9 @@ fn record_samples(archive: &Archive, view: &RunView, ended: &BTreeSet<SessionId>
     let groups = sample_groups(view, ended);
     if let Err(error) = archive.registry().record_samples(groups) {
         let failure = Failure::from_error(Exit::Failed, &error);
-        say(&format!("adjutant: later questions do not count what this run consumed: {failure}"));
+        say(&format!(
+            "adjutant: could not record what this run consumed, so later estimates do not include it: {failure}"
+        ));
     }
 }
 
@@ -475,12 +477,12 @@ struct ResultNarrator {
 
 impl Narrator for ResultNarrator {
     fn results(&self, parent: SessionId, call: u32, form: ReturnFormat) -> String {
-        told_results(&self.live.borrow().view, (parent, call), form, self.result_tokens)
+        results_for_agent(&self.live.borrow().view, (parent, call), form, self.result_tokens)
     }
 }
 
 /// Returns the results of a call as its agent is told them.
-pub(crate) fn told_results(
+pub(crate) fn results_for_agent(
     view: &RunView,
     (parent, call): (SessionId, u32),
     form: ReturnFormat,
@@ -495,9 +497,9 @@ pub(crate) fn told_results(
 }
 
 /// Collects the delegations that ended, and tells an open prompt that its question was answered.
-struct EndReporter(Rc<RefCell<BTreeSet<SessionId>>>);
+struct DelegationEndCollector(Rc<RefCell<BTreeSet<SessionId>>>);
 
-impl Reporter for EndReporter {
+impl Reporter for DelegationEndCollector {
     fn report(&mut self, _at: Timestamp, _wall_ms: u64, event: &Event) {
         note_answer(event);
         if let Event::Ended { session, .. } = event {

@@ -15,7 +15,7 @@ use crate::notify::{NotifiedEvent, Notifier};
 use crate::output::{print_json_line, say};
 use crate::screen_region;
 
-/// The minimum time between two drawings: at most four per second, whoever asks for them.
+/// The minimum time between two drawings: at most four per second, however many callers ask.
 const REDRAW: Duration = Duration::from_millis(250);
 
 /// How often a caller asks for a drawing. Much more often than [`REDRAW`]: a caller that asks just too early has to wait

@@ -16,7 +16,7 @@ use crate::args::PolicyFlags;
 use crate::exit::{Exit, Failure};
 use crate::mcp_clients;
 use crate::output::{print, print_json, print_list};
-use crate::readiness::{Abilities, Readiness};
+use crate::readiness::{DoctorChecks, Readiness};
 use crate::results;
 use crate::settings::Settings;
 use crate::wiring::{ListedModel, ModelSetup, is_loopback};
@@ -143,7 +143,7 @@ pub(crate) fn run_doctor(home: &Path, as_json: bool) -> Result<Exit, Failure> {
 }
 
 /// Reads from the findings what this machine can do.
-fn abilities(findings: &[DoctorFinding], model: Option<String>) -> Abilities {
+fn abilities(findings: &[DoctorFinding], model: Option<String>) -> DoctorChecks {
     let judge = |name: &str| match findings.iter().find(|it| it.name.starts_with(name)) {
         // The lines below the first are hints.
         Some(it) if !it.fine => Err(it.says.lines().next().unwrap_or_default().to_owned()),
@@ -153,7 +153,7 @@ fn abilities(findings: &[DoctorFinding], model: Option<String>) -> Abilities {
     let namespaces = namespaces.map_err(|_| "user namespaces are not allowed here".to_owned());
     let is_usable = judge("model");
     let model = model.ok_or_else(|| NO_MODEL.to_owned());
-    Abilities {
+    DoctorChecks {
         records: judge("store").and(judge("kernel")),
         configuration: judge("configuration"),
         model: is_usable.and(model),
@@ -163,8 +163,7 @@ fn abilities(findings: &[DoctorFinding], model: Option<String>) -> Abilities {
 }
 
 /// Why no subagent can run.
-const NO_MODEL: &str =
-    "no model is chosen: there is no key, and a server on this machine must be named";
+const NO_MODEL: &str = "no model: no API key was found, and a server on this machine is used only if --model or config.toml names it";
 
 fn finding(name: impl Into<String>, fine: bool, says: impl Into<String>) -> DoctorFinding {
     DoctorFinding { name: name.into(), fine, says: says.into() }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use adjutant_engine::results::{KeptResults, ResultLocation};
 use adjutant_engine::{Archive, RunFiles};
 use adjutant_view::layout::wrap_lines;
-use adjutant_view::status::{ObservedRun, OpenQuestion};
+use adjutant_view::status::{AgentQuestion, ObservedRun};
 use adjutant_view::{ProcessLiveness, RunView, sanitize};
 
 use crate::delegate::absolute;
@@ -85,8 +85,8 @@ fn find(home: Option<PathBuf>) -> Result<NextSteps, Failure> {
         let look = observe_run(&view, liveness, files);
         let title = title(&look);
         let is_latest = !std::mem::replace(&mut steps.has_runs, true);
-        let about = |it: &OpenQuestion| format!("[{}] {}", it.label, it.question);
-        let asked = look.open_questions().into_iter().map(|it| (it.command.clone(), about(&it)));
+        let about = |it: &AgentQuestion| format!("[{}] {}", it.label, it.question);
+        let asked = look.agent_questions().into_iter().map(|it| (it.command.clone(), about(&it)));
         steps.asked.extend(asked);
         if let Some(command) = look.resume() {
             steps.interrupted.push((command, title));

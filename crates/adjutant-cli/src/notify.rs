@@ -44,7 +44,7 @@ pub(crate) enum NotifiedEvent {
 pub(crate) struct Notifier {
     /// The open questions that were announced.
     announced: BTreeSet<String>,
-    /// Whether the program is started. That of a run is started by the process of the run only.
+    /// Whether to start the `notify` program. Only the run's own process does.
     has_program: bool,
 }
 
@@ -55,19 +55,19 @@ impl Notifier {
 
     /// Announces the questions that are new, as soon as the run is old enough.
     pub(crate) fn tell_of_questions(&mut self, view: &RunView, age: Timestamp) {
-        if self.has_news(open_questions(view), age) {
+        if self.take_new(open_questions(view), age) {
             self.tell(view, age, NotifiedEvent::Waiting);
         }
     }
 
-    /// Returns whether one of the open questions must be announced, which it then counts as.
-    fn has_news(&mut self, open: BTreeSet<String>, age: Timestamp) -> bool {
+    /// Returns whether one of the open questions was not announced yet, and counts all of them as announced.
+    fn take_new(&mut self, open: BTreeSet<String>, age: Timestamp) -> bool {
         if !is_old_enough(age) {
             return false;
         }
-        let has_news = !open.is_subset(&self.announced);
+        let take_new = !open.is_subset(&self.announced);
         self.announced = open;
-        has_news
+        take_new
     }
 
     /// Announces an event of a run that is old enough.
@@ -186,7 +186,7 @@ mod tests {
             (11_750, &["third"], true),
         ] {
             let open = open.iter().map(|it| (*it).to_owned()).collect();
-            assert_eq!(notifier.has_news(open, Timestamp::from_millis(at)), is_told, "at {at}");
+            assert_eq!(notifier.take_new(open, Timestamp::from_millis(at)), is_told, "at {at}");
         }
     }
 

@@ -10,7 +10,7 @@ use crate::hints::completed;
 pub(crate) const FIRST_DELEGATION: &str = "adjutant delegate -t try='What is here?'";
 
 /// What `doctor` found, as far as it decides what can be done. `Err` says what is missing.
-pub(crate) struct Abilities {
+pub(crate) struct DoctorChecks {
     /// Whether runs can be recorded and files be read.
     pub(crate) records: Result<(), String>,
     /// Whether the configuration files can be read, without which no run starts.
@@ -32,9 +32,9 @@ pub(crate) struct Readiness {
 }
 
 impl Readiness {
-    /// Judges what can be done. Of what needs several things, the first that is missing is named.
-    pub(crate) fn of(abilities: Abilities) -> Self {
-        let Abilities { records, configuration, model, workspaces, commands } = abilities;
+    /// Judges what can be done. If several things are missing for one purpose, only the first is reported.
+    pub(crate) fn of(abilities: DoctorChecks) -> Self {
+        let DoctorChecks { records, configuration, model, workspaces, commands } = abilities;
         let has_records = records.is_ok();
         let next = if has_records && model.is_ok() { FIRST_DELEGATION } else { "adjutant init" };
         let next =
@@ -50,7 +50,7 @@ impl Readiness {
             Ok(model) => found.ready.push(format!("reading subagents with {model}")),
             Err(why) => found.not_ready.push(("subagents", why)),
         }
-        // What writers need beside a model is named even if there is none: it takes longer to provide.
+        // Problems with git and the sandbox are reported even without a model: they take longer to correct.
         match workspaces {
             Ok(()) if can_read => found.ready.push("writing subagents".to_owned()),
             Ok(()) => {}
@@ -100,10 +100,10 @@ fn completed_command(command: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Abilities, Readiness};
+    use super::{DoctorChecks, Readiness};
 
-    fn abilities() -> Abilities {
-        Abilities {
+    fn abilities() -> DoctorChecks {
+        DoctorChecks {
             records: Ok(()),
             configuration: Ok(()),
             model: Ok("anthropic/claude-haiku-4-5".into()),
@@ -120,12 +120,15 @@ mod tests {
     fn the_sentence_names_what_is_ready_what_is_not_and_the_next_command() {
         let sentences = [
             abilities(),
-            Abilities { commands: missing("user namespaces are not allowed here"), ..abilities() },
-            Abilities { workspaces: missing("git is not installed"), ..abilities() },
-            Abilities { model: missing("no model is chosen"), ..abilities() },
-            Abilities { records: missing("/state is read-only"), ..abilities() },
-            Abilities { configuration: missing("config.toml:2:1: expected `=`"), ..abilities() },
-            Abilities {
+            DoctorChecks {
+                commands: missing("user namespaces are not allowed here"),
+                ..abilities()
+            },
+            DoctorChecks { workspaces: missing("git is not installed"), ..abilities() },
+            DoctorChecks { model: missing("no model is chosen"), ..abilities() },
+            DoctorChecks { records: missing("/state is read-only"), ..abilities() },
+            DoctorChecks { configuration: missing("config.toml:2:1: expected `=`"), ..abilities() },
+            DoctorChecks {
                 model: missing("no model is chosen"),
                 workspaces: missing("git is not installed"),
                 commands: missing("user namespaces are not allowed here"),

@@ -331,7 +331,8 @@ fn latest_shown(
     Ok(files)
 }
 
-/// The latest runs in a tree and outside of it. An unreadable run is none of them; naming it prints the error.
+/// The latest runs in a tree and outside of it. Unreadable runs are skipped; looking one up by name prints its
+/// error.
 #[derive(Default)]
 struct LatestRuns {
     preferred_here: Option<RunFiles>,

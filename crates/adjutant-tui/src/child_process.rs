@@ -13,7 +13,7 @@ use ratatui_crossterm::crossterm::terminal::{disable_raw_mode, enable_raw_mode};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, waitpid};
 
-use crate::update::{CommandInput, CommandLine};
+use crate::update::{ChildCommand, CommandInput};
 
 /// The most bytes of a text that are read; a diff may be of any size.
 const TEXT_BYTES: u64 = 4 << 20;
@@ -47,7 +47,7 @@ impl CommandStarter {
     }
 
     /// Runs a command on the terminal, and waits until the person has read what it printed.
-    pub(crate) fn run(&self, line: &CommandLine, folder: Option<&Path>) -> io::Result<()> {
+    pub(crate) fn run(&self, line: &ChildCommand, folder: Option<&Path>) -> io::Result<()> {
         println_line(&format!("$ adjutant {}", line.args.join(" ")))?;
         let mut command = match &line.input {
             CommandInput::Nothing => self.command(&line.args, folder),
@@ -79,7 +79,7 @@ impl CommandStarter {
     }
 
     /// Runs a command that reads a text from its standard input.
-    fn send(&self, line: &CommandLine, folder: Option<&Path>, text: &str) -> io::Result<()> {
+    fn send(&self, line: &ChildCommand, folder: Option<&Path>, text: &str) -> io::Result<()> {
         let mut child = self.command(&line.args, folder).stdin(Stdio::piped()).spawn()?;
         if let Some(mut input) = child.stdin.take() {
             // A command that refuses does not read it.

@@ -18,9 +18,9 @@ use ratatui_crossterm::crossterm::terminal::size;
 
 use crate::child_process::{CommandStarter, PrintedText};
 use crate::opened_run::OpenedRun;
-use crate::run_reader::{FoldRun, RunReader};
+use crate::run_reader::{FoldRunFn, RunReader};
 use crate::state::WatchState;
-use crate::terminal_screen::{TerminalInput, TerminalScreen, TerminalSignals, wait_for_input};
+use crate::terminal_screen::{TerminalScreen, TerminalSignals, TerminalStatus, wait_for_input};
 use crate::update::{WatchAction, update};
 
 /// How often the files are looked at and drawn.
@@ -33,7 +33,7 @@ pub struct WatchSetup {
     /// The state directory.
     pub archive: Archive,
     /// Folds a run for the list.
-    pub fold: FoldRun,
+    pub fold: FoldRunFn,
     /// Says whether a run in this folder is of the folder where the program was started.
     pub is_here: Box<dyn Fn(&Path) -> bool>,
     /// How other commands are started.
@@ -137,7 +137,7 @@ impl WatchProgram {
                 is_changed = true;
             }
             let wait = if self.reader.has_unread() { Duration::ZERO } else { LOOK };
-            if wait_for_input(&self.terminal, wait)? == TerminalInput::HungUp {
+            if wait_for_input(&self.terminal, wait)? == TerminalStatus::HungUp {
                 return Ok(true);
             }
             let mut has_input = event::poll(Duration::ZERO)?;
@@ -210,7 +210,7 @@ impl WatchProgram {
                 self.screen.leave();
                 let folder = self.folder_of(Some(line.run));
                 let ran = self.commands.run(&line, folder.as_deref());
-                self.signals.forget_keys();
+                self.signals.clear_interrupt_and_suspend();
                 self.screen.enter()?;
                 self.state.message = ran.err().map(|error| format!("cannot run it: {error}"));
             }

@@ -1,6 +1,6 @@
 //! The list of runs: what waits for a person, then the runs by folder, in an order that does not change.
 //!
-//! A [`ListedRun`] is one run, a `ListRow` one line of the list, and a [`ListKey`] names a line that can be
+//! A [`ListedRun`] is one run, a `ListRow` one line of the list, and a [`ListRowId`] names a line that can be
 //! selected, so that the selection stays on its run while others come and go.
 
 use adjutant_core::{RunId, Timestamp};
@@ -56,14 +56,14 @@ impl ListedRun {
 
 /// Names a line that can be selected.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ListKey {
+pub enum ListRowId {
     /// A question, by its run and hash.
     Question(RunId, String),
     /// A run.
     Run(RunId),
 }
 
-impl ListKey {
+impl ListRowId {
     /// Returns the run that the line is about.
     #[must_use]
     pub const fn run(&self) -> RunId {
@@ -83,11 +83,11 @@ pub(crate) enum ListRow<'a> {
 
 impl ListRow<'_> {
     /// Returns the name of a line that can be selected.
-    pub(crate) fn key(&self) -> Option<ListKey> {
+    pub(crate) fn key(&self) -> Option<ListRowId> {
         match self {
             Self::Heading(_) => None,
-            Self::Question(row) => Some(ListKey::Question(row.run, row.hash.clone())),
-            Self::Run(run) => Some(ListKey::Run(run.id)),
+            Self::Question(row) => Some(ListRowId::Question(row.run, row.hash.clone())),
+            Self::Run(run) => Some(ListRowId::Run(run.id)),
         }
     }
 }
@@ -118,7 +118,7 @@ impl WatchState {
     }
 
     /// Returns the selected line; the first run of this folder, or else the first line, before one was selected.
-    pub(crate) fn selected_key(&self) -> Option<ListKey> {
+    pub(crate) fn selected_id(&self) -> Option<ListRowId> {
         let rows = self.list_rows();
         let keys = || rows.iter().filter_map(ListRow::key);
         if let Some(chosen) = self.selected.as_ref()
@@ -132,7 +132,7 @@ impl WatchState {
 
     /// Returns the run that is selected in the list.
     pub(crate) fn selected_run(&self) -> Option<&ListedRun> {
-        let selected = self.selected_key()?.run();
+        let selected = self.selected_id()?.run();
         self.runs.iter().find(|run| run.id == selected)
     }
 }

@@ -25,12 +25,12 @@ const SEARCHED_FOR_LIVE: usize = 200;
 const LIST_EVERY: Duration = Duration::from_secs(2);
 
 /// Folds a run without its texts, from a checkpoint if there is one, and returns what reads its later records.
-pub type FoldRun = fn(&RunFiles) -> Result<(RunView, JournalFollower), ArchiveError>;
+pub type FoldRunFn = fn(&RunFiles) -> Result<(RunView, JournalFollower), ArchiveError>;
 
 /// Reads the runs of a state directory.
 pub(crate) struct RunReader {
     archive: Archive,
-    fold: FoldRun,
+    fold: FoldRunFn,
     is_here: Box<dyn Fn(&Path) -> bool>,
     listed_at: Option<Instant>,
     /// The runs that are listed and not read yet.
@@ -48,7 +48,7 @@ struct ListedFiles {
 impl RunReader {
     pub(crate) fn new(
         archive: Archive,
-        fold: FoldRun,
+        fold: FoldRunFn,
         is_here: Box<dyn Fn(&Path) -> bool>,
     ) -> Self {
         let (listed, unread) = (BTreeMap::new(), VecDeque::new());

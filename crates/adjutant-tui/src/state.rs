@@ -5,9 +5,9 @@ use adjutant_core::registry::QuestionPointer;
 use adjutant_view::Palette;
 
 use crate::opened_run::OpenedRun;
-use crate::run_list::{ListKey, ListedRun};
+use crate::run_list::{ListRowId, ListedRun};
 use crate::text_pane::TextPane;
-use crate::update::CommandLine;
+use crate::update::ChildCommand;
 
 /// What fills the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub(crate) enum WatchOverlay {
     /// The keys, from this row on.
     Help(usize),
     /// A command that runs after a yes.
-    Confirm(CommandLine),
+    Confirm(ChildCommand),
     /// The filter is typed.
     Filter,
 }
@@ -54,7 +54,7 @@ pub struct WatchState {
     pub size: (u16, u16),
     pub(crate) screen: WatchScreen,
     pub(crate) overlay: Option<WatchOverlay>,
-    pub(crate) selected: Option<ListKey>,
+    pub(crate) selected: Option<ListRowId>,
     pub(crate) list_filter: String,
     pub(crate) run_filter: String,
     /// The run whose tree is shown.
@@ -97,7 +97,7 @@ impl WatchState {
 
     /// Shows the tree of a run.
     pub fn open(&mut self, run: OpenedRun) {
-        (self.selected, self.screen) = (Some(ListKey::Run(run.id)), WatchScreen::Run);
+        (self.selected, self.screen) = (Some(ListRowId::Run(run.id)), WatchScreen::Run);
         self.opened = Some(run);
         self.run_filter.clear();
     }
@@ -123,7 +123,7 @@ impl WatchState {
     #[must_use]
     pub fn current_run(&self) -> Option<RunId> {
         match self.screen {
-            WatchScreen::List => self.selected_key().map(|key| key.run()),
+            WatchScreen::List => self.selected_id().map(|key| key.run()),
             WatchScreen::Run | WatchScreen::Text => self.opened.as_ref().map(|run| run.id),
         }
     }

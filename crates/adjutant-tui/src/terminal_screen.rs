@@ -109,7 +109,7 @@ fn restore() {
 
 /// What waiting for the terminal brought.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum TerminalInput {
+pub(crate) enum TerminalStatus {
     /// A key, a resize, a signal, or nothing within the time.
     Open,
     /// The terminal is gone.
@@ -119,7 +119,7 @@ pub(crate) enum TerminalInput {
 /// Waits until a key is pressed, a signal arrives or the time is over.
 ///
 /// Crossterm reads a terminal that is gone over and over again without an end, so it must not be asked then.
-pub(crate) fn wait_for_input(terminal: &File, time: Duration) -> io::Result<TerminalInput> {
+pub(crate) fn wait_for_input(terminal: &File, time: Duration) -> io::Result<TerminalStatus> {
     let mut asked = [PollFd::new(terminal, PollFlags::IN)];
     let time = Timespec { tv_sec: 0, tv_nsec: time.subsec_nanos().into() };
     match poll(&mut asked, Some(&time)) {
@@ -128,7 +128,7 @@ pub(crate) fn wait_for_input(terminal: &File, time: Duration) -> io::Result<Term
     }
     let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
     let is_gone = asked.iter().any(|it| it.revents().intersects(gone));
-    Ok(if is_gone { TerminalInput::HungUp } else { TerminalInput::Open })
+    Ok(if is_gone { TerminalStatus::HungUp } else { TerminalStatus::Open })
 }
 
 /// Remembers signals until the loop looks at them.
@@ -159,7 +159,7 @@ impl TerminalSignals {
     }
 
     /// Forgets a ctrl+c and a ctrl+z that were meant for a command on the normal screen.
-    pub(crate) fn forget_keys(&self) {
+    pub(crate) fn clear_interrupt_and_suspend(&self) {
         self.interrupt.store(false, Ordering::Relaxed);
         self.suspend.store(false, Ordering::Relaxed);
     }

@@ -1,6 +1,6 @@
 //! What a key does: changes the state, and returns what must happen outside it.
 //!
-//! Start at [`update`]. A [`WatchAction`] is done by the program; a [`CommandLine`] is the `adjutant` command that an action
+//! Start at [`update`]. A [`WatchAction`] is done by the program; a [`ChildCommand`] is the `adjutant` command that an action
 //! runs, and [`CommandInput`] what a person types for it. Whether a command is allowed, the command judges; what the shown
 //! state already excludes is said before anything is typed or confirmed ([`obstacle`]).
 
@@ -12,7 +12,7 @@ use crate::key_bindings::{KeyCommand, command_of};
 use crate::obstacle::{SelectedWork, obstacle};
 use crate::opened_run::OpenedRun;
 use crate::render::last_top;
-use crate::run_list::{ListKey, ListRow};
+use crate::run_list::{ListRow, ListRowId};
 use crate::state::{WatchOverlay, WatchScreen, WatchState};
 use crate::text_pane::TextPane;
 
@@ -28,12 +28,12 @@ pub enum WatchAction {
     /// Run a command in the background and show what it prints.
     ReadText(Vec<String>),
     /// Run a command on the normal screen.
-    Run(CommandLine),
+    Run(ChildCommand),
 }
 
 /// An `adjutant` command that changes something.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CommandLine {
+pub struct ChildCommand {
     /// Its arguments.
     pub args: Vec<String>,
     /// What a person types for it.
@@ -162,7 +162,7 @@ fn act(state: &mut WatchState, command: KeyCommand) -> Vec<WatchAction> {
             let args = vec!["tell".to_owned(), target.session(), "-".to_owned()];
             let input = CommandInput::Message;
             let (run, target) = (target.run, target.short_name());
-            return vec![WatchAction::Run(CommandLine { args, input, run, target })];
+            return vec![WatchAction::Run(ChildCommand { args, input, run, target })];
         }
         KeyCommand::Cancel => return confirm(state, "cancel"),
         KeyCommand::Merge => return confirm(state, "merge"),
@@ -227,7 +227,7 @@ fn no_target(state: &mut WatchState) -> Vec<WatchAction> {
 }
 
 fn open_selected(state: &mut WatchState) -> Vec<WatchAction> {
-    let Some(key) = state.selected_key() else { return no_target(state) };
+    let Some(key) = state.selected_id() else { return no_target(state) };
     vec![WatchAction::ReadRun(key.run(), None)]
 }
 
@@ -236,7 +236,7 @@ fn confirm(state: &mut WatchState, verb: &str) -> Vec<WatchAction> {
     let Some(target) = CommandTarget::of(state) else { return no_target(state) };
     let args = vec![verb.to_owned(), target.id()];
     let (run, target) = (target.run, target.short_name());
-    let command = CommandLine { args, input: CommandInput::Nothing, run, target };
+    let command = ChildCommand { args, input: CommandInput::Nothing, run, target };
     state.overlay = Some(WatchOverlay::Confirm(command));
     Vec::new()
 }
@@ -255,14 +255,14 @@ fn read(state: &mut WatchState, verb: &str) -> Vec<WatchAction> {
 /// Answers the selected question, or else the first one of the run.
 fn approve(state: &mut WatchState) -> Vec<WatchAction> {
     let run = state.current_run();
-    let chosen = state.selected_key().filter(|_| state.screen == WatchScreen::List);
+    let chosen = state.selected_id().filter(|_| state.screen == WatchScreen::List);
     let inbox = state.inbox();
-    let is_chosen = |key: &ListKey| matches!(key, ListKey::Question(..));
+    let is_chosen = |key: &ListRowId| matches!(key, ListRowId::Question(..));
     let row = match chosen.filter(is_chosen) {
-        Some(ListKey::Question(run, hash)) => {
+        Some(ListRowId::Question(run, hash)) => {
             inbox.iter().find(|row| row.run == run && row.hash == hash)
         }
-        Some(ListKey::Run(_)) | None => inbox.iter().find(|row| Some(row.run) == run),
+        Some(ListRowId::Run(_)) | None => inbox.iter().find(|row| Some(row.run) == run),
     };
     let Some(row) = row else { return answer(state) };
     let Some(id) = row.id.clone() else {
@@ -272,7 +272,7 @@ fn approve(state: &mut WatchState) -> Vec<WatchAction> {
     };
     let args = vec!["approve".to_owned(), id.clone()];
     let (target, input) = (id.clone(), CommandInput::Code(id));
-    vec![WatchAction::Run(CommandLine { args, input, run: row.run, target })]
+    vec![WatchAction::Run(ChildCommand { args, input, run: row.run, target })]
 }
 
 /// Answers the question with which the selected agent has ended, or else the first agent of the run that has one.
@@ -281,7 +281,7 @@ fn answer(state: &mut WatchState) -> Vec<WatchAction> {
     let Some(work) = SelectedWork::of(state) else { return no_target(state) };
     let (view, liveness) = (work.view, work.liveness);
     let Some(agent) = work.asking() else {
-        state.message = Some("It asks nothing.".to_owned());
+        state.message = Some("This agent has no open question.".to_owned());
         return Vec::new();
     };
     if liveness == ProcessLiveness::Alive {
@@ -294,7 +294,7 @@ fn answer(state: &mut WatchState) -> Vec<WatchAction> {
     let question = sanitize::collapsed(agent.open_question().unwrap_or_default());
     let target = format!("[{}]", sanitize::label(agent.label.as_str()));
     let input = CommandInput::Answer(question);
-    vec![WatchAction::Run(CommandLine { args, input, run, target })]
+    vec![WatchAction::Run(ChildCommand { args, input, run, target })]
 }
 
 fn go_back(state: &mut WatchState) {
@@ -329,8 +329,8 @@ fn go(state: &mut WatchState, by: isize) {
     match state.screen {
         WatchScreen::List => {
             let rows = state.list_rows();
-            let keys: Vec<ListKey> = rows.iter().filter_map(ListRow::key).collect();
-            let chosen = state.selected_key();
+            let keys: Vec<ListRowId> = rows.iter().filter_map(ListRow::key).collect();
+            let chosen = state.selected_id();
             let place = keys.iter().position(|key| Some(key) == chosen.as_ref());
             state.selected = moved(place, by, keys.len()).map(|place| keys[place].clone());
         }

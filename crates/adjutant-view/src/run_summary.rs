@@ -1,7 +1,6 @@
-//! What lists need of a run that has ended: a line of the index in the state directory.
+//! What lists show of a run. The index in the state directory has the summaries of runs that have ended.
 //!
-//! A summary is a projection of a [`RunView`] and is compared with nothing else: what a list shows of an indexed run
-//! equals what it shows of the folded one.
+//! Invariant: the summary in the index equals one that is computed from the run's journal.
 
 use adjutant_core::Outcome;
 use serde::{Deserialize, Serialize};

@@ -5,14 +5,15 @@
 
 use adjutant_core::OutcomeReason;
 
-/// The words before the flags for a new run.
+/// The words before the flags for a new run. Without the first letter, because both `Start` and `start` occur.
 const BEGIN_AGAIN: &str = "tart the run again with ";
 
 /// The words before a command that resumes a run with more budget. A resumed run of this library keeps its policy.
 const LARGER_BUDGET: &str = "go on with a larger budget: `adjutant resume ";
 
 /// Returned if all advice was about commands.
-const LOOK: &str = "The journal of the run has the details; Report::directory is where it is.";
+const DEFAULT_ADVICE: &str =
+    "The journal of the run has the details; Report::directory is where it is.";
 
 /// Returns the reason with a recommendation for a program.
 pub(crate) fn for_program(reason: &OutcomeReason) -> OutcomeReason {
@@ -44,7 +45,7 @@ pub(crate) fn reworded(recommendation: &str) -> String {
     let mut letters = kept.chars();
     match letters.next() {
         Some(first) => format!("{}{}.", first.to_uppercase(), letters.as_str()),
-        None => LOOK.to_owned(),
+        None => DEFAULT_ADVICE.to_owned(),
     }
 }
 
@@ -119,7 +120,7 @@ fn resume_calls(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{LOOK, names_a_command, reworded};
+    use super::{DEFAULT_ADVICE, names_a_command, reworded};
 
     #[test]
     fn advice_names_fields_and_methods_instead_of_flags_and_commands() {
@@ -174,7 +175,7 @@ mod tests {
                 "This is a defect of Adjutant; `adjutant log` holds the backtrace.",
                 "This is a defect of Adjutant; the journal (Report::directory) holds the backtrace.",
             ),
-            ("Say what to do differently, with `adjutant resume sess_1_a --say`.", LOOK),
+            ("Say what to do differently, with `adjutant resume sess_1_a --say`.", DEFAULT_ADVICE),
         ] {
             assert_eq!(reworded(from), to);
             assert!(!names_a_command(to), "{to}");

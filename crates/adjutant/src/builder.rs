@@ -225,7 +225,7 @@ impl AdjutantBuilder {
 }
 
 fn absolute(path: PathBuf) -> Result<PathBuf, Error> {
-    std::path::absolute(&path).map_err(|source| Error::RelativePath { path, source })
+    std::path::absolute(&path).map_err(|source| Error::UnresolvedPath { path, source })
 }
 
 /// Returns the state directory of the `adjutant` command.

@@ -24,7 +24,7 @@ pub enum Error {
     NoStateDir,
     /// The root or the state directory cannot be made absolute: it is empty, or there is no current directory.
     #[error("cannot make the path `{}` absolute", path.display())]
-    RelativePath {
+    UnresolvedPath {
         /// The path as given.
         path: PathBuf,
         /// Why.
@@ -45,7 +45,7 @@ pub enum Error {
     },
     /// The timeout of a task is zero.
     #[error("the timeout of `{label}` is zero; leave it out to use that of the policy")]
-    NoTime {
+    ZeroTimeout {
         /// The label of the task.
         label: String,
     },
@@ -62,7 +62,7 @@ pub enum Error {
     /// A command for a live run does not fit into its queue; a moment later it does.
     #[error(
         "{} commands already wait for the run; send this one again later",
-        crate::LiveRun::WAITING_COMMANDS
+        crate::LiveRun::MAX_WAITING_COMMANDS
     )]
     TooManyCommands,
     /// Earlier runs cannot be read.

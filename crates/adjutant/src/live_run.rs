@@ -15,7 +15,7 @@ use crate::{Error, ProgressEvent, Report};
 /// A run that is at work on a thread of its own.
 ///
 /// It is a [`Stream`] of progress events. Events that are not read do not slow the run down: at most
-/// [`LiveRun::WAITING_EVENTS`] wait, and later ones are dropped. The report is always complete. Dropping a `LiveRun`
+/// [`LiveRun::MAX_WAITING_EVENTS`] wait, and later ones are dropped. The report is always complete. Dropping a `LiveRun`
 /// cancels the run.
 pub struct LiveRun {
     pub(crate) id: RunId,
@@ -29,10 +29,10 @@ pub struct LiveRun {
 
 impl LiveRun {
     /// The most events that wait to be read: some minutes of a busy run, in less than a megabyte.
-    pub const WAITING_EVENTS: usize = 4_096;
+    pub const MAX_WAITING_EVENTS: usize = 4_096;
 
     /// The most commands that wait to be executed. The run takes them at once, between two steps of its loop.
-    pub const WAITING_COMMANDS: usize = 16;
+    pub const MAX_WAITING_COMMANDS: usize = 16;
 
     /// Returns the id, with which [`crate::Adjutant::resume`] continues the run if this process is killed.
     #[must_use]
@@ -56,7 +56,7 @@ impl LiveRun {
     ///
     /// # Errors
     ///
-    /// If the run has ended, or [`LiveRun::WAITING_COMMANDS`] commands already wait.
+    /// If the run has ended, or [`LiveRun::MAX_WAITING_COMMANDS`] commands already wait.
     pub fn cancel_task(&self, session: SessionId) -> Result<(), Error> {
         self.send(ControlCommand::Cancel(session))
     }
@@ -65,7 +65,7 @@ impl LiveRun {
     ///
     /// # Errors
     ///
-    /// If the run has ended, or [`LiveRun::WAITING_COMMANDS`] commands already wait.
+    /// If the run has ended, or [`LiveRun::MAX_WAITING_COMMANDS`] commands already wait.
     pub fn tell(&self, session: SessionId, message: impl Into<String>) -> Result<(), Error> {
         self.send(ControlCommand::Tell(session, message.into()))
     }

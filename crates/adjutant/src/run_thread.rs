@@ -35,8 +35,8 @@ pub(crate) fn spawn(
     id: RunId,
     request: RunRequest,
 ) -> Result<LiveRun, Error> {
-    let (event_sender, events) = mpsc::channel(LiveRun::WAITING_EVENTS);
-    let (command_sender, commands) = mpsc::channel(LiveRun::WAITING_COMMANDS);
+    let (event_sender, events) = mpsc::channel(LiveRun::MAX_WAITING_EVENTS);
+    let (command_sender, commands) = mpsc::channel(LiveRun::MAX_WAITING_COMMANDS);
     let (is_cancelled, cancellation) = watch::channel(false);
     let (report_sender, report) = oneshot::channel();
     let work = move || {

@@ -55,7 +55,7 @@ impl Task {
             .map_err(|source| Error::Label { label: self.label, source })?;
         // Zero seconds count as no timeout at all in a task file.
         if self.timeout == Some(Duration::ZERO) {
-            return Err(Error::NoTime { label: spec.label.to_string() });
+            return Err(Error::ZeroTimeout { label: spec.label.to_string() });
         }
         let seconds = |it: Duration| it.as_secs() + u64::from(it.subsec_nanos() > 0);
         Ok(TaskSpec {

@@ -55,11 +55,11 @@ pub(crate) struct CostArgs {
     /// Sum what the runs of all directories have spent since then: 30m, 24h, 7d, 4w, today, or a date such as 2026-11-01;
     /// days are those of UTC.
     #[arg(long, value_name = "WHEN", value_parser = since, conflicts_with_all = ["run", "turns"])]
-    pub(crate) since: Option<CostPeriod>,
+    pub(crate) since: Option<PeriodStart>,
 
     /// Sum what the runs of all directories have spent, or spent since --since, by this [default with --since: day].
     #[arg(long, value_enum, value_name = "GROUP", conflicts_with_all = ["run", "turns"])]
-    pub(crate) by: Option<CostGroup>,
+    pub(crate) by: Option<CostGroupingArg>,
 }
 
 const COST_HELP: &str = "Examples:
@@ -75,7 +75,7 @@ days and dates are those of UTC.";
 
 /// The start of a period that `adjutant cost` sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CostPeriod {
+pub(crate) enum PeriodStart {
     /// So long before now.
     Last(Duration),
     /// From this wall-clock time on, in Unix milliseconds.
@@ -86,7 +86,7 @@ pub(crate) enum CostPeriod {
 
 /// What `adjutant cost` sums by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum CostGroup {
+pub(crate) enum CostGroupingArg {
     /// The day on which it was spent.
     Day,
     /// The model.
@@ -98,15 +98,15 @@ pub(crate) enum CostGroup {
 }
 
 /// Parses the start of a period.
-fn since(text: &str) -> Result<CostPeriod, String> {
+fn since(text: &str) -> Result<PeriodStart, String> {
     if text == "today" {
-        return Ok(CostPeriod::Today);
+        return Ok(PeriodStart::Today);
     }
     if let Some(wall_ms) = parse_date(text) {
-        return Ok(CostPeriod::From(wall_ms));
+        return Ok(PeriodStart::From(wall_ms));
     }
     span(text)
-        .map(CostPeriod::Last)
+        .map(PeriodStart::Last)
         .map_err(|error| format!("{error}, `today`, or a date such as 2026-11-01"))
 }
 

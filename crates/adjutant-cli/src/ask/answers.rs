@@ -94,16 +94,16 @@ pub(crate) fn has_terminal_program() -> bool {
 }
 
 /// A pager or an editor has the terminal until this is dropped.
-pub(super) struct TerminalProgram;
+pub(super) struct ForegroundProgram;
 
-impl TerminalProgram {
+impl ForegroundProgram {
     pub(super) fn begin() -> Self {
         with(|_| PROGRAM.store(true, Ordering::Relaxed));
         Self
     }
 }
 
-impl Drop for TerminalProgram {
+impl Drop for ForegroundProgram {
     fn drop(&mut self) {
         with(|open| {
             open.iter_mut().for_each(OpenPrompt::tell);

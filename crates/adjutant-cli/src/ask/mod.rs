@@ -25,7 +25,7 @@ use self::question::CallPrompt;
 use self::terminal::TypedLine;
 
 pub(crate) use answers::{has_terminal_program, note_answer, wait_for_terminal_program};
-pub(crate) use task_editor::{TaskEditor, TaskObject, task_object};
+pub(crate) use task_editor::{CallObject, TaskEditor, task_object};
 pub(crate) use terminal::{Terminal, is_yes};
 
 /// Whether a question is on the screen; then the live view is not drawn.

@@ -8,7 +8,7 @@ use std::process::{Command, ExitStatus};
 use crate::pager;
 
 use super::Terminal;
-use super::answers::TerminalProgram;
+use super::answers::ForegroundProgram;
 
 /// Shows a text in the person's pager, or prints it if there is none.
 pub(super) fn page(terminal: &Terminal, text: &str) {
@@ -21,7 +21,7 @@ pub(super) fn page(terminal: &Terminal, text: &str) {
 fn run_pager(terminal: &Terminal, text: &str) -> Option<()> {
     let (_, output) = terminal.handles().ok()?;
     let mut command = pager::command()?;
-    let _running = TerminalProgram::begin();
+    let _running = ForegroundProgram::begin();
     let mut child = command.stdout(output).spawn().ok()?;
     if let Some(mut input) = child.stdin.take() {
         // A pager that was left early has closed its input.
@@ -52,6 +52,6 @@ fn run_editor(terminal: &Terminal, editor: OsString, file: &Path) -> std::io::Re
     let mut command = Command::new("/bin/sh");
     command.arg("-c").arg(line).arg("sh").arg(file);
     command.stdin(input).stdout(output.try_clone()?).stderr(output);
-    let _running = TerminalProgram::begin();
+    let _running = ForegroundProgram::begin();
     command.status()
 }

@@ -15,7 +15,7 @@ use super::program;
 use super::terminal::{Terminal, TypedLine};
 
 /// A call as an object with `tasks`, as in a task file.
-pub(crate) type TaskObject = Map<String, Value>;
+pub(crate) type CallObject = Map<String, Value>;
 
 /// The largest file that is read back from the editor, in bytes.
 const MAX_FILE_BYTES: u64 = 4 << 20;
@@ -28,11 +28,11 @@ pub(crate) struct TaskEditor {
 
 struct EditState {
     /// The call that is asked about.
-    asked: TaskObject,
+    asked: CallObject,
     /// What the person wrote last and did not use.
     draft: Option<String>,
     /// The call that replaces the one that is asked about.
-    edited: Option<TaskObject>,
+    edited: Option<CallObject>,
 }
 
 /// How editing ended.
@@ -45,17 +45,17 @@ pub(super) enum EditEnd {
 
 impl TaskEditor {
     /// Returns an editor for a call within these limits.
-    pub(crate) const fn new(asked: TaskObject, limits: CallLimits) -> Self {
+    pub(crate) const fn new(asked: CallObject, limits: CallLimits) -> Self {
         Self { limits, state: Mutex::new(EditState { asked, draft: None, edited: None }) }
     }
 
     /// Returns the edited call, if there is one.
-    pub(crate) fn take_edited(&self) -> Option<TaskObject> {
+    pub(crate) fn take_edited(&self) -> Option<CallObject> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).edited.take()
     }
 
     /// Shows why the call was refused as a whole, and lets the person edit it again. Returns the new call.
-    pub(crate) fn edit_refused(&self, terminal: &Terminal, refusal: &str) -> Option<TaskObject> {
+    pub(crate) fn edit_refused(&self, terminal: &Terminal, refusal: &str) -> Option<CallObject> {
         terminal.print(&format!("{}\n", sanitize::block(refusal)));
         if !wants_to_edit(terminal, &|| false) {
             return None;
@@ -107,7 +107,7 @@ impl TaskEditor {
         }
     }
 
-    fn read(&self, text: &str) -> Result<TaskObject, String> {
+    fn read(&self, text: &str) -> Result<CallObject, String> {
         let call = task_object(text)?;
         DelegateCall::parse(&Value::Object(call.clone()), &self.limits)
             .map_err(|error| error.to_string())?;
@@ -125,7 +125,7 @@ fn wants_to_edit(terminal: &Terminal, is_over: &dyn Fn() -> bool) -> bool {
 }
 
 /// Reads a task file: an object with `tasks`, or a list of tasks.
-pub(crate) fn task_object(text: &str) -> Result<TaskObject, String> {
+pub(crate) fn task_object(text: &str) -> Result<CallObject, String> {
     match adjutant_formats::json::from_str(text).map_err(|error| error.to_string())? {
         Value::Object(map) => Ok(map),
         Value::Array(tasks) => Ok(Map::from_iter([("tasks".to_owned(), Value::Array(tasks))])),

@@ -38,7 +38,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The programs of the cluster, the node first. They are stopped when this is dropped.
 #[derive(Default)]
-struct Programs(Vec<(String, Child)>);
+struct ClusterProcesses(Vec<(String, Child)>);
 
 /// Runs the command until a signal, or until one of the programs has ended.
 pub(crate) fn run_dev(args: &DevArgs, home: Option<PathBuf>) -> Result<Exit, Failure> {
@@ -60,7 +60,7 @@ pub(crate) fn run_dev(args: &DevArgs, home: Option<PathBuf>) -> Result<Exit, Fai
         let catch = |kind| signal(kind).map_err(|error| failed("catch signals", &error));
         let (mut interrupt, mut terminate) =
             (catch(SignalKind::interrupt())?, catch(SignalKind::terminate())?);
-        let mut programs = Programs::default();
+        let mut programs = ClusterProcesses::default();
         let node = start_node(&server, &place, ports)
             .map_err(|error| failed(&format!("start {}", server.display()), &error))?;
         programs.0.push(("node".to_owned(), node));
@@ -68,7 +68,7 @@ pub(crate) fn run_dev(args: &DevArgs, home: Option<PathBuf>) -> Result<Exit, Fai
         let nodes = Ingress::new(vec![ingress]);
         let began = Instant::now();
         while nodes.check().await.is_err() || Admin::new(vec![admin.clone()]).version().await.is_err() {
-            programs.go_on(began, &place).await?;
+            programs.wait_for_start(began, &place).await?;
         }
         let cluster = format!("restate://127.0.0.1:{}", ports[0]);
         for name in WORKERS {
@@ -77,7 +77,7 @@ pub(crate) fn run_dev(args: &DevArgs, home: Option<PathBuf>) -> Result<Exit, Fai
             programs.0.push((format!("worker {name}"), worker));
         }
         while nodes.workers().await.map_or(0, |workers| workers.len()) < WORKERS.len() {
-            programs.go_on(began, &place).await?;
+            programs.wait_for_start(began, &place).await?;
         }
         say(&format!(
             "A cluster of one node and two workers runs on this machine; its data and logs are in {}.\n\
@@ -194,9 +194,9 @@ fn start_worker(
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()
 }
 
-impl Programs {
+impl ClusterProcesses {
     /// Waits a moment for the cluster to start. Fails if a program has ended, or it takes too long.
-    async fn go_on(&mut self, began: Instant, place: &Path) -> Result<(), Failure> {
+    async fn wait_for_start(&mut self, began: Instant, place: &Path) -> Result<(), Failure> {
         let problem = match self.ended() {
             Some(name) => format!("the {name} has ended"),
             None if began.elapsed() > START_TIMEOUT => "it takes too long".to_owned(),
@@ -218,7 +218,7 @@ impl Programs {
     }
 }
 
-impl Drop for Programs {
+impl Drop for ClusterProcesses {
     /// Stops the programs, the workers before the node.
     fn drop(&mut self) {
         while let Some((_, mut child)) = self.0.pop() {

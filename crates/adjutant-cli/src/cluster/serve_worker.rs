@@ -19,7 +19,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::PolicyFlags;
 use crate::args::cluster::ServeWorkerArgs;
-use crate::execute::told_results;
+use crate::execute::results_for_agent;
 use crate::exit::{Exit, Failure};
 use crate::output::say;
 use crate::resume::worker_engine;
@@ -231,7 +231,7 @@ struct ViewNarrator {
 
 impl Narrator for ViewNarrator {
     fn results(&self, parent: SessionId, call: u32, form: ReturnFormat) -> String {
-        told_results(&self.view.borrow(), (parent, call), form, self.result_tokens)
+        results_for_agent(&self.view.borrow(), (parent, call), form, self.result_tokens)
     }
 }
 

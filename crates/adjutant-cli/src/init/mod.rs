@@ -29,7 +29,7 @@ use crate::wiring::ModelSetup;
 use config_text::TEMPLATE;
 use model_check::CheckEnd;
 use model_choice::ConfiguredModel;
-use questions::Questions;
+use questions::SetupDialog;
 
 /// Runs `adjutant init`.
 pub(crate) fn run_init(
@@ -41,7 +41,7 @@ pub(crate) fn run_init(
         .ok_or_else(|| Failure::usage("no configuration directory: HOME is not set"))?;
     let may_ask = !args.yes && !as_json && io::stdin().is_terminal();
     if let Some(terminal) = may_ask.then(Terminal::open).flatten() {
-        return interview(&Questions::new(terminal)?, &path, home);
+        return interview(&SetupDialog::new(terminal)?, &path, home);
     }
     write_new(&path, TEMPLATE)?;
     if as_json {
@@ -53,7 +53,7 @@ pub(crate) fn run_init(
 }
 
 /// Asks for everything, and writes the file unless it exists.
-fn interview(questions: &Questions, path: &Path, home: Option<PathBuf>) -> Result<Exit, Failure> {
+fn interview(questions: &SetupDialog, path: &Path, home: Option<PathBuf>) -> Result<Exit, Failure> {
     let is_new = path.symlink_metadata().is_err() || is_unchanged_template(path);
     if is_new {
         check_writable(path)?;
@@ -94,9 +94,10 @@ fn hint_if_cancelled(failure: Failure, hint: &str) -> Failure {
     if failure.exit == Exit::Cancelled { failure.hint(hint) } else { failure }
 }
 
-/// Asks for a model and checks it, until one answers or the person takes it or none.
+/// Asks for a model and checks it. Repeats that until a model answers, or the person accepts one that did not answer, or
+/// wants none.
 fn choose_checked(
-    questions: &Questions,
+    questions: &SetupDialog,
     setup: &ModelSetup,
     can_store: bool,
     home: Option<&PathBuf>,
@@ -116,7 +117,7 @@ fn choose_checked(
 }
 
 /// Shows what the existing file needs for the chosen model.
-fn tell_lines(questions: &Questions, choice: &ConfiguredModel) {
+fn tell_lines(questions: &SetupDialog, choice: &ConfiguredModel) {
     let section = choice.section.as_ref();
     let section = section.map(|(name, section)| config_text::provider_lines(name, section));
     let model = config_text::model_line(&choice.model);
@@ -127,7 +128,7 @@ fn tell_lines(questions: &Questions, choice: &ConfiguredModel) {
 }
 
 /// Offers to add the server to every MCP client that is installed and does not have it.
-fn offer_clients(questions: &Questions, home: Option<&Path>) -> Result<(), Failure> {
+fn offer_clients(questions: &SetupDialog, home: Option<&Path>) -> Result<(), Failure> {
     let root = Path::new(".");
     for client in mcp_clients::unconfigured(root) {
         let target = InstallTarget { client, scope: None, root };

@@ -10,7 +10,7 @@ use adjutant_view::approval::ApprovalQuestion;
 use adjutant_view::{ProcessLiveness, time_text};
 
 use super::model_choice::ConfiguredModel;
-use super::questions::Questions;
+use super::questions::SetupDialog;
 use crate::args::{MergeAfterRun, ResultFormat};
 use crate::ask::approver;
 use crate::delegate::{absolute, engine_failure};
@@ -43,7 +43,7 @@ pub(super) enum CheckEnd {
 
 /// Asks whether to check the model, and checks it.
 pub(super) fn check(
-    questions: &Questions,
+    questions: &SetupDialog,
     choice: &ConfiguredModel,
     home: Option<PathBuf>,
 ) -> Result<CheckEnd, Failure> {
@@ -104,7 +104,7 @@ fn policy() -> Policy {
 }
 
 fn tell_end(
-    questions: &Questions,
+    questions: &SetupDialog,
     model: &str,
     conducted: &ExecutedRun,
 ) -> Result<CheckEnd, Failure> {

@@ -8,7 +8,7 @@ use crate::exit::Failure;
 use crate::settings::ProviderSection;
 use crate::wiring::{LocalServer, ModelSetup};
 
-use super::questions::Questions;
+use super::questions::SetupDialog;
 
 /// A model that a person chose.
 pub(super) struct ConfiguredModel {
@@ -62,7 +62,7 @@ impl ModelOffer {
 /// Asks for a model until one is chosen; `None` if the person wants none now. `can_store` says whether a typed key can be
 /// written to the configuration.
 pub(super) fn ask_model(
-    questions: &Questions,
+    questions: &SetupDialog,
     setup: &ModelSetup,
     can_store: bool,
 ) -> Result<Option<ConfiguredModel>, Failure> {
@@ -98,7 +98,7 @@ pub(super) fn ask_model(
     }
 }
 
-fn offers(questions: &Questions, setup: &ModelSetup) -> Vec<ModelOffer> {
+fn offers(questions: &SetupDialog, setup: &ModelSetup) -> Vec<ModelOffer> {
     let keyed = setup.providers().into_iter().filter(|(_, _, key)| *key == Some(true));
     let mut offers: Vec<ModelOffer> = keyed
         .map(|(provider, _, _)| ModelOffer::Keyed { origin: key_origin(&provider), provider })
@@ -119,7 +119,7 @@ fn key_origin(provider: &str) -> String {
 
 /// Asks for the model of a provider until its name can be used.
 fn choose_model(
-    questions: &Questions,
+    questions: &SetupDialog,
     setup: &ModelSetup,
     provider: &str,
     usual: Option<String>,
@@ -145,7 +145,7 @@ fn choose_model(
 
 /// Asks whether to use a server on this machine, and for its model.
 fn choose_local(
-    questions: &Questions,
+    questions: &SetupDialog,
     setup: &ModelSetup,
     server: &LocalServer,
 ) -> Result<Option<ConfiguredModel>, Failure> {
@@ -174,7 +174,7 @@ fn choose_local(
 /// Asks for a provider and its key. An empty key leads back to the menu, as does a key that cannot be stored because the
 /// configuration file is the person's own.
 fn choose_with_key(
-    questions: &Questions,
+    questions: &SetupDialog,
     setup: &ModelSetup,
     can_store: bool,
 ) -> Result<Option<ConfiguredModel>, Failure> {

@@ -22,12 +22,12 @@ enum Typing {
 }
 
 /// A conversation at the terminal.
-pub(super) struct Questions {
+pub(super) struct SetupDialog {
     terminal: Arc<Terminal>,
     runtime: Runtime,
 }
 
-impl Questions {
+impl SetupDialog {
     pub(super) fn new(terminal: Terminal) -> Result<Self, Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| {

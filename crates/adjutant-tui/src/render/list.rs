@@ -40,7 +40,7 @@ pub(super) fn draw(state: &WatchState, mut area: Rect, painter: &mut Painter<'_>
     }
     let states = state.runs.iter().map(|run| width(&run.observed().state_text()));
     let state_columns = states.max().unwrap_or(0).max(STATE_COLUMNS);
-    let selected = state.selected_key();
+    let selected = state.selected_id();
     let place = rows.iter().position(|row| row.key().is_some() && row.key() == selected);
     let first = first_row(place.unwrap_or(0), rows.len(), area.height.into());
     let has_run = rows.iter().any(|row| matches!(row, ListRow::Run(_)));

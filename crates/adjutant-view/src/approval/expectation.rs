@@ -1,6 +1,6 @@
 //! What tasks like those of a question consumed before: the median and the 90th percentile.
 //!
-//! It is information for a person; no decision uses it. [`Expectation::of`] computes it from samples of the registry.
+//! It is information for a person; no decision uses it. [`UsageForecast::of`] computes it from samples of the registry.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const FEW_SAMPLES: usize = 5;
 
 /// What one task usually consumes, as far as earlier delegations tell.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Expectation {
+pub struct UsageForecast {
     /// How many ended delegations it rests on; with none, nothing is expected.
     pub samples: usize,
     /// The median of each amount.
@@ -39,7 +39,7 @@ pub struct ExpectedAmounts {
     pub elapsed_ms: u64,
 }
 
-impl Expectation {
+impl UsageForecast {
     /// Computes what to expect from the samples of ended delegations.
     #[must_use]
     pub fn of(samples: &[DelegationSample]) -> Self {
@@ -127,21 +127,21 @@ mod tests {
             ((1..=10).rev().collect(), (5, 9)),
             ((1..=200).collect(), (100, 180)),
         ] {
-            let all = Expectation::of(&samples(tokens));
+            let all = UsageForecast::of(&samples(tokens));
             let (median, p90) = (all.median.unwrap(), all.p90.unwrap());
             assert_eq!((median.tokens, p90.tokens), expected);
             assert_eq!((median.elapsed_ms, p90.elapsed_ms), (expected.0 * 10, expected.1 * 10));
         }
-        assert_eq!(Expectation::of(&[]), Expectation { samples: 0, median: None, p90: None });
+        assert_eq!(UsageForecast::of(&[]), UsageForecast { samples: 0, median: None, p90: None });
     }
 
     #[test]
     fn samples_without_a_price_have_no_cost() {
         let unpriced = DelegationSample::new(5, None, 20);
-        assert_eq!(Expectation::of(&[unpriced]).median.unwrap().cost_usd, None);
+        assert_eq!(UsageForecast::of(&[unpriced]).median.unwrap().cost_usd, None);
         let mixed = [samples([5]), vec![unpriced]].concat();
         assert_eq!(
-            Expectation::of(&mixed).median.unwrap().cost_usd,
+            UsageForecast::of(&mixed).median.unwrap().cost_usd,
             Some(Usd::from_pico(5_000_000))
         );
     }

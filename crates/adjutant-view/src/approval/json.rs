@@ -7,7 +7,7 @@ use adjutant_core::{Grant, SessionId, Usd};
 use serde::Serialize;
 
 use super::whole_run::WholeRunKind;
-use super::{ApprovalQuestion, Expectation, RefusedTask, Risk};
+use super::{ApprovalQuestion, RefusedTask, Risk, UsageForecast};
 use crate::run::{DelegationWarning, warnings};
 use crate::wire::{ReasonJson, VERSION};
 
@@ -84,11 +84,11 @@ struct QuestionTaskJson {
     warnings: Vec<String>,
     /// What ended delegations with the same preset, model and worker consumed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    expected: Option<Expectation>,
+    expected: Option<UsageForecast>,
 }
 
 impl QuestionTaskJson {
-    fn of(grant: &Grant, expected: Option<Expectation>) -> Self {
+    fn of(grant: &Grant, expected: Option<UsageForecast>) -> Self {
         let brief = &grant.brief;
         Self {
             label: brief.label.to_string(),

@@ -29,7 +29,7 @@ use crate::state_words::count_with_noun;
 
 use self::whole_run::{RootOpening, WholeRunKind};
 pub use domain::domain_question;
-pub use expectation::{Expectation, ExpectedAmounts};
+pub use expectation::{ExpectedAmounts, UsageForecast};
 pub use json::QuestionJson;
 
 /// The maximum length of a goal in the one-line form, including the `…`.
@@ -84,7 +84,7 @@ pub struct ApprovalQuestion {
     /// The tools that commands see, if agents have workspaces of their own.
     commands_see: Option<String>,
     /// What each task usually consumes, in the order of the grants; empty if no history was given.
-    expected: Vec<Expectation>,
+    expected: Vec<UsageForecast>,
 }
 
 impl ApprovalQuestion {
@@ -168,7 +168,7 @@ impl ApprovalQuestion {
         if self.whole.is_none() {
             let expected = |grant: &Grant| {
                 let key = expectation::sample_key(&self.policy, grant, worker(&grant.brief.agent));
-                Expectation::of(key.map(|key| registry.samples(&key)).unwrap_or_default())
+                UsageForecast::of(key.map(|key| registry.samples(&key)).unwrap_or_default())
             };
             self.expected = self.grants.iter().map(expected).collect();
         }

@@ -51,7 +51,7 @@ const QUESTION_COLUMNS: usize = 80;
 
 /// A question that ended a subagent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OpenQuestion {
+pub struct AgentQuestion {
     /// The label of the subagent.
     pub label: String,
     /// The question, safe for a terminal and cut to a line.
@@ -166,14 +166,14 @@ impl ObservedRun<'_> {
     /// Returns the questions that ended its subagents, each with the command that answers it. They can be answered once
     /// the run has ended.
     #[must_use]
-    pub fn open_questions(&self) -> Vec<OpenQuestion> {
+    pub fn agent_questions(&self) -> Vec<AgentQuestion> {
         if self.liveness == ProcessLiveness::Alive || self.content == ContentRetention::Expired {
             return Vec::new();
         }
         let question = |it: &Delegation| {
             let question = fit(&sanitize::collapsed(it.open_question()?), QUESTION_COLUMNS);
             let command = answer_command(self.view, it.session, self.program);
-            Some(OpenQuestion { label: sanitize::label(it.label.as_str()), question, command })
+            Some(AgentQuestion { label: sanitize::label(it.label.as_str()), question, command })
         };
         self.view.delegations().filter_map(question).collect()
     }

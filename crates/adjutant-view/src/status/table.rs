@@ -67,7 +67,7 @@ pub fn table(runs: &[ObservedRun<'_>], wall_ms: u64, wide: usize) -> String {
             below += &format!("  sandbox {SANDBOX_OFF}\n");
         }
         below += &live_activity(look);
-        for open in look.open_questions() {
+        for open in look.agent_questions() {
             below += &format!("  [{}] asks: {}\n  {}\n", open.label, open.question, open.command);
         }
         if is_interrupted(&look.view.state(), look.liveness) {

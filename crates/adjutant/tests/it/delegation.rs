@@ -270,7 +270,7 @@ fn events_that_are_not_read_do_not_stop_the_run() {
         format!("[[turn.call]]\ntool = 'Note'\nargs = {{ text = 'note {number}' }}\n")
     };
     // Each note is two events, so these fill the queue.
-    let notes: String = (0..LiveRun::WAITING_EVENTS / 2 + 10).map(note).collect();
+    let notes: String = (0..LiveRun::MAX_WAITING_EVENTS / 2 + 10).map(note).collect();
     let script = format!(
         "[[turn]]\n{notes}[[turn]]\n[[turn.call]]\ntool = 'Signal'\nargs = {{}}\n[[turn]]\ntext = 'done'\n"
     );

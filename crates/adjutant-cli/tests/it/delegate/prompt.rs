@@ -109,7 +109,7 @@ fn a_run_whose_samples_cannot_be_recorded_ends_as_usual() {
     fs::write(&registry, &damaged).unwrap();
     let out = rig.delegate(&["-t", TASK]);
     assert_eq!((out.code, out.data()), (0, usual.data()), "{out}");
-    assert_eq!(out.stderr.matches("later questions do not count").count(), 1, "{out}");
+    assert_eq!(out.stderr.matches("later estimates do not include it").count(), 1, "{out}");
     assert_eq!(fs::read(&registry).unwrap(), damaged);
     // The question needs no registry either.
     let mut terminal = asked(&rig, &[], &[]);

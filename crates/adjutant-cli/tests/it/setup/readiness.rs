@@ -10,7 +10,7 @@ fn doctor_ends_with_what_it_is_ready_for_and_the_next_command() {
     let rig = Rig::new();
     let out = rig.run(["doctor"]);
     let last = out.stdout.lines().last().unwrap().to_owned();
-    insta::assert_snapshot!(last, @"Ready: demo. Not ready: subagents (no model is chosen: there is no key, and a server on this machine must be named). Next: adjutant init");
+    insta::assert_snapshot!(last, @"Ready: demo. Not ready: subagents (no model: no API key was found, and a server on this machine is used only if --model or config.toml names it). Next: adjutant init");
     let with_key = |args: &[&str]| rig.call(args).env("ANTHROPIC_API_KEY", "sk-ant-test").run();
     let out = with_key(&["doctor"]);
     let last = out.stdout.lines().last().unwrap();
