@@ -13,7 +13,10 @@ Usage: adjutant-bench [--quick] [--json] [--filter NAME]
   --quick        small sizes and few rounds: a smoke test, its numbers mean little
   --json         the table as JSON
   --filter NAME  only the groups whose name contains NAME: core, whole process, wall, overview,
-                 HTTP, store, views, lists, workspaces, stories, MCP, gateway
+                 HTTP, store, views, lists, workspaces, stories, MCP, gateway, cluster
+
+The group cluster needs a Restate server; ADJUTANT_RESTATE_SERVER names its program. ADJUTANT_CLUSTER_BINARY names an
+`adjutant` with the cargo feature `restate` that is measured instead of building one.
 ";
 
 /// The hidden subcommand that starts and measures one other program (see `launch`).

@@ -15,7 +15,7 @@ use crate::server::{GOAL, RunRequests, Server};
 use crate::spawn::{Binary, target_dir};
 
 /// Files of the tree: one for each turn of the longest run.
-const FILES: usize = 1_000;
+const FILES: usize = 1_300;
 
 /// Lines of each file; with their length about 2 kB, as much as a record of the journal's bar.
 const LINES: usize = 30;
@@ -100,13 +100,23 @@ impl Fixture {
     }
 
     fn run_at(&self, home: &Path, load: Load, more: &[&str]) -> Result<ProcessUsage, Failure> {
+        self.binary.run(self.dir.path(), &self.delegate_args(home, load, more)?)
+    }
+
+    /// Returns the arguments of `adjutant` for a load. Its directory is [`Self::path`].
+    pub(crate) fn delegate_args(
+        &self,
+        home: &Path,
+        load: Load,
+        more: &[&str],
+    ) -> Result<Vec<OsString>, Failure> {
         let Load { children, turns } = load;
         let tasks = self.tasks(children)?;
         let mut args: Vec<OsString> = vec!["delegate".into(), tasks.into()];
         args.extend(["--model".into(), self.model(turns)?]);
         args.extend(limits(home, children));
         args.extend(more.iter().map(Into::into));
-        self.binary.run(self.dir.path(), &args)
+        Ok(args)
     }
 
     /// Resumes a run that was killed in its last turn and returns the time and memory used.
@@ -131,7 +141,7 @@ impl Fixture {
     }
 
     /// Creates a new state directory. It stays until the fixture is dropped, see `spread_subdirectories`.
-    fn home(&self) -> Result<PathBuf, Failure> {
+    pub(crate) fn home(&self) -> Result<PathBuf, Failure> {
         Ok(TempDir::new_in(self.state.path())?.keep())
     }
 

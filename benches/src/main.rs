@@ -8,6 +8,8 @@
 //! maximum next to it. Progress goes to standard error.
 
 mod args;
+mod cluster;
+mod cluster_bars;
 mod command_bars;
 mod core_bars;
 mod fixture;
@@ -51,7 +53,7 @@ pub(crate) type Failure = Box<dyn Error>;
 type TableGroup = fn(&Plan) -> Result<Vec<Row>, Failure>;
 
 /// The groups, in the order of the table.
-const GROUPS: [(&str, TableGroup); 12] = [
+const GROUPS: [(&str, TableGroup); 13] = [
     ("core", core_bars::measure),
     ("whole process", whole_bars::measure),
     ("wall", wall_bars::measure),
@@ -64,6 +66,7 @@ const GROUPS: [(&str, TableGroup); 12] = [
     ("stories", story_bars::measure),
     ("MCP", mcp_bars::measure),
     ("gateway", gateway_bars::measure),
+    ("cluster", cluster_bars::measure),
 ];
 
 fn main() -> ExitCode {

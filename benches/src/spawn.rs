@@ -26,6 +26,18 @@ impl Binary {
         Ok(Self { path: build("adjutant-cli", "adjutant")?, launcher })
     }
 
+    /// Builds the binary with the cargo feature `restate` into a target directory of its own, so that the ordinary one
+    /// stays what packages have. The variable `ADJUTANT_CLUSTER_BINARY` names one that was built before.
+    pub(crate) fn build_with_restate() -> Result<Self, Failure> {
+        let launcher = std::env::current_exe()?;
+        if let Some(path) = std::env::var_os("ADJUTANT_CLUSTER_BINARY") {
+            return Ok(Self { path: path.into(), launcher });
+        }
+        let target = target_dir()?.join("restate");
+        let path = build_into(&target, "adjutant-cli", "adjutant", &["--features", "restate"])?;
+        Ok(Self { path, launcher })
+    }
+
     /// Returns where it is.
     pub(crate) fn path(&self) -> &Path {
         &self.path
@@ -68,13 +80,22 @@ impl Binary {
 /// Each is built alone: together they would share the features of their dependencies, and what is
 /// measured would not be what a person installs.
 pub(crate) fn build(package: &str, program: &str) -> Result<PathBuf, Failure> {
-    let target = target_dir()?;
+    build_into(&target_dir()?, package, program, &[])
+}
+
+fn build_into(
+    target: &Path,
+    package: &str,
+    program: &str,
+    more: &[&str],
+) -> Result<PathBuf, Failure> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     say(&format!("building {program} …"));
     let built = Command::new(cargo)
         .args(["build", "--quiet", "--profile", PROFILE, "-p", package, "--bin", program])
+        .args(more)
         .arg("--target-dir")
-        .arg(&target)
+        .arg(target)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .stdout(Stdio::null())
         .status()?;

@@ -63,6 +63,16 @@ impl Row {
         }
     }
 
+    /// Returns a number that must not be below `bar`.
+    pub(crate) fn at_least(what: impl Into<String>, value: Spread, bar: f64, unit: Unit) -> Self {
+        let holds = Some(value.median >= bar);
+        Self {
+            bar: Some(format!("≥ {}", format_bar(bar, unit))),
+            holds,
+            ..Self::info(what, value, unit)
+        }
+    }
+
     /// Returns a number that only informs.
     pub(crate) fn info(what: impl Into<String>, value: Spread, unit: Unit) -> Self {
         let Unit(suffix, digits) = unit;

@@ -8,7 +8,8 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 fn bench(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_adjutant-bench")).args(args).output().unwrap()
+    let mut command = Command::new(env!("CARGO_BIN_EXE_adjutant-bench"));
+    command.args(args).env_remove("ADJUTANT_RESTATE_SERVER").output().unwrap()
 }
 
 /// Runs a group in miniature and returns its rows.
@@ -59,6 +60,14 @@ fn the_text_table_has_the_rows_of_the_json_table() {
     let first = text.lines().next().unwrap();
     assert_eq!(first.split_whitespace().collect::<Vec<_>>(), ["what", "measured", "bar", "holds"]);
     assert!(text.contains("validate a typical return"), "{text}");
+}
+
+#[test]
+fn without_a_server_the_cluster_group_says_how_to_name_one() {
+    let rows = rows("cluster");
+    assert_eq!(rows.len(), 1, "{rows:?}");
+    assert_eq!(rows[0]["measured"], "not measured");
+    assert!(rows[0]["note"].as_str().unwrap().contains("ADJUTANT_RESTATE_SERVER"), "{rows:?}");
 }
 
 #[test]
