@@ -19,6 +19,9 @@ use crate::Failure;
 use crate::fixture::{Fixture, Load};
 use crate::spawn::{Binary, target_dir};
 
+/// The variable that names the program of the Restate server.
+pub(crate) const SERVER: &str = "ADJUTANT_RESTATE_SERVER";
+
 /// How long anything may take before the measurement is given up.
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
@@ -106,11 +109,16 @@ impl Cluster {
             nodes.push(Node { ports: ports[number], process });
         }
         let binary = binary.path().to_owned();
-        let cluster = Self { workers: Vec::new(), nodes, dir, binary, worker_peak_mb: 0.0 };
-        for [ingress, admin, _] in ports {
+        let mut cluster = Self { workers: Vec::new(), nodes, dir, binary, worker_peak_mb: 0.0 };
+        for (number, node) in cluster.nodes.iter_mut().enumerate() {
+            let [ingress, admin, _] = node.ports;
+            let log = cluster.dir.path().join(format!("n{}.log", number + 1));
             wait_until("the node answers", || {
-                Ok(is_answered(*ingress, "GET /restate/health")
-                    && is_answered(*admin, "GET /health"))
+                if node.process.has_ended()? {
+                    let said = fs::read_to_string(&log)?;
+                    return Err(format!("the server of {SERVER} has ended: {said}").into());
+                }
+                Ok(is_answered(ingress, "GET /restate/health") && is_answered(admin, "GET /health"))
             })?;
         }
         Ok(cluster)

@@ -13,15 +13,12 @@ use std::time::{Duration, Instant};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 
-use crate::cluster::{Cluster, ClusterObserver, FrontEnd, wait_until};
+use crate::cluster::{Cluster, ClusterObserver, FrontEnd, SERVER, wait_until};
 use crate::fixture::{Fixture, Load, StateLocation};
 use crate::sample::{Plan, Spread};
 use crate::spawn::Binary;
 use crate::table::{COUNT, MEGABYTES, MILLIS, Row, TIMES, Unit};
 use crate::{Failure, say};
-
-/// The variable that names the program of the Restate server.
-const SERVER: &str = "ADJUTANT_RESTATE_SERVER";
 
 const MISSING: &str = "ADJUTANT_RESTATE_SERVER is not set: it names the program of the Restate server, which `npm install \
 --ignore-scripts @restatedev/restate-server@1.7.12` puts into node_modules/@restatedev/restate-server-linux-x64/bin";
