@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use adjutant_core::{DelegationState, ErrorCode, Outcome, RunId, SessionId};
 use adjutant_engine::{Archive, CancelOutcome, ControlError, RunFiles, RunLiveness};
+use adjutant_view::results::resume_command;
 use adjutant_view::{RunView, TimedEvent};
 use rustix::process::Signal as UnixSignal;
 use serde_json::json;
@@ -23,7 +24,7 @@ use crate::resume;
 use crate::run_lookup::{self, CommandVerb};
 
 /// How often `wait` reads the files of a run.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Runs `adjutant cancel`.
 pub(crate) fn run_cancel(
@@ -66,9 +67,9 @@ pub(crate) fn run_cancel(
         print(&format!("{target} had already ended: {}\n", state.word()))?;
     } else {
         print(&format!("{target} cancelled\n"))?;
-        if target.session.is_none() && is_unfinished(&fold(&files, ViewDetail::Numbers)?.0, &files)
-        {
-            let command = format!("`adjutant resume {}`", target.run);
+        let (view, _) = fold(&files, ViewDetail::Numbers)?;
+        if target.session.is_none() && is_unfinished(&view, &files) {
+            let command = format!("`{}`", resume_command(&view, target.run, "adjutant"));
             advise_commands(&[(command, "continues what is unfinished")]);
         }
     }
@@ -184,7 +185,7 @@ async fn follow(
             biased;
             // The shell's lines must not be drawn over.
             _ = continued.recv() => live.continue_below(),
-            () = tokio::time::sleep(left.map_or(LOOK, |left| left.min(LOOK))) => {}
+            () = tokio::time::sleep(left.map_or(POLL_INTERVAL, |left| left.min(POLL_INTERVAL))) => {}
         }
     };
     live.close();

@@ -16,8 +16,8 @@ use adjutant_engine::{
 };
 use adjutant_view::progress::total;
 use adjutant_view::results::{
-    CallResults, ResultOptions, answer_command, command_end, command_head, root_end, root_reason,
-    synthesis,
+    CallResults, ResultOptions, answer_command, command_end, command_head, resume_command,
+    root_end, root_reason, synthesis,
 };
 use adjutant_view::samples::sample_groups;
 use adjutant_view::{Delegation, ProcessLiveness, RunView, TimedEvent, cost, sanitize, tree};
@@ -86,16 +86,16 @@ pub(crate) struct ExecutedRun {
     pub(crate) finished: Result<FinishedRun, EngineError>,
 }
 
-/// Prints the result of a run and merges its work as `showing` says. `pursues` says whether the run had a goal.
+/// Prints the result of a run and merges its work as `showing` says. `has_root_agent` says whether the run had a goal.
 pub(crate) fn conclude(
     conducted: ExecutedRun,
     archive: &Archive,
-    pursues: bool,
+    has_root_agent: bool,
     showing: &DisplayOptions,
 ) -> Result<Exit, Failure> {
     let view = &conducted.view;
     let files = view.run().and_then(|run| Some(archive.find(&run.to_string()).ok()?.0));
-    if pursues {
+    if has_root_agent {
         show_synthesis(view, files.as_ref(), showing)?;
     } else if !showing.events && view.run().is_some() {
         let results = CallResults::of_run(view);
@@ -113,7 +113,8 @@ pub(crate) fn conclude(
 fn say_how_to_go_on(archive: &Archive, view: &RunView, files: &RunFiles) {
     let run = files.id();
     if is_unfinished(view, files) {
-        advise_commands(&[(format!("`adjutant resume {run}`"), "continues what is unfinished")]);
+        let command = format!("`{}`", resume_command(view, run, "adjutant"));
+        advise_commands(&[(command, "continues what is unfinished")]);
     }
     let asking: Vec<&Delegation> =
         view.delegations().filter(|it| it.open_question().is_some()).collect();
@@ -183,7 +184,7 @@ pub(crate) fn execute_in_view(
     let (orders, control) = mpsc::channel(ORDERS);
     let telling = ResultNarrator { live: Rc::clone(&live), result_tokens: showing.result_tokens };
     let ended = Rc::new(RefCell::new(BTreeSet::new()));
-    let staff = |storage| RunHost {
+    let host = |storage| RunHost {
         storage,
         approver,
         reporters: vec![
@@ -196,23 +197,23 @@ pub(crate) fn execute_in_view(
     let finished = runtime.block_on(async {
         match work {
             RunRequest::Tasks { briefs, concurrency } => {
-                let staff = staff(archive.storage());
-                wait_for_run(engine.delegate(briefs, concurrency, staff), &orders, &live).await
+                let host = host(archive.storage());
+                wait_for_run(engine.delegate(briefs, concurrency, host), &orders, &live).await
             }
             RunRequest::Goal(goal) => {
-                wait_for_run(engine.run(goal, staff(archive.storage())), &orders, &live).await
+                wait_for_run(engine.run(goal, host(archive.storage())), &orders, &live).await
             }
             RunRequest::Follow { files, journal, order } => {
                 if let Some(order) = order {
                     // The channel is empty.
                     let _ = orders.try_send(order);
                 }
-                let staff = staff(files.storage_read(journal));
-                wait_for_run(engine.follow(files.id(), staff), &orders, &live).await
+                let host = host(files.storage_read(journal));
+                wait_for_run(engine.follow(files.id(), host), &orders, &live).await
             }
             RunRequest::Resume { files, journal, wish } => {
-                let staff = staff(files.storage_read(journal));
-                wait_for_run(engine.resume(files.id(), wish, staff), &orders, &live).await
+                let host = host(files.storage_read(journal));
+                wait_for_run(engine.resume(files.id(), wish, host), &orders, &live).await
             }
         }
     });
@@ -318,7 +319,7 @@ async fn wait_for_run(
     // Without a handler, SIGXFSZ kills the process; with one, the write fails with an error.
     let mut continued = signal(SignalKind::from_raw(Signal::CONT.as_raw()))?;
     let _too_long = signal(SignalKind::from_raw(Signal::XFSZ.as_raw()))?;
-    let mut redraw = tokio::time::interval(live::LOOK);
+    let mut redraw = tokio::time::interval(live::REDRAW_CHECK_INTERVAL);
     redraw.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut asked = false;
     loop {

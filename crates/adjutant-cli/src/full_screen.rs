@@ -11,7 +11,9 @@ use crate::exit::{Exit, Failure};
 use crate::hints::{has_typed_home, program};
 use crate::live::{is_dumb, is_utf8_locale};
 use crate::output::say;
-use crate::records::{colours, fold_numbers, liveness, now, numbers, observe_run};
+use crate::records::{
+    ViewDetail, colours, fold, fold_numbers, liveness, now, numbers, observe_run,
+};
 use crate::run_lookup::{self, ProjectTree};
 use crate::watch::{conclude, is_over};
 
@@ -71,7 +73,7 @@ fn say_state(archive: &Archive, end: WatchEnd) {
     let found = end.run.and_then(|run| archive.find(&run.to_string()).ok());
     // What cannot be read any more was shown before.
     let Some((files, _)) = found else { return };
-    let (Ok(life), Ok((view, _))) = (liveness(&files), numbers(&files)) else { return };
+    let Ok((view, life)) = fold(&files, ViewDetail::Numbers) else { return };
     let state = observe_run(&view, life, &files).state_text();
     let sum = total(&view, now(&files, &view), life);
     say(&format!("{}: {state} · {sum}", files.id()));

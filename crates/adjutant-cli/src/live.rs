@@ -20,7 +20,7 @@ const REDRAW: Duration = Duration::from_millis(250);
 
 /// How often a caller asks for a drawing. Much more often than [`REDRAW`]: a caller that asks just too early has to wait
 /// for its next time, and asking costs nothing.
-pub(crate) const LOOK: Duration = Duration::from_millis(50);
+pub(crate) const REDRAW_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A caller that asks later than this was stopped. The shell may have printed lines meanwhile, so nothing is drawn over
 /// them before [`LiveView::continue_below`].

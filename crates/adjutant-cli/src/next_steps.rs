@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use adjutant_engine::results::{KeptResults, ResultLocation};
 use adjutant_engine::{Archive, RunFiles};
 use adjutant_view::layout::wrap_lines;
+use adjutant_view::results::resume_command;
 use adjutant_view::status::{AgentQuestion, ObservedRun};
 use adjutant_view::{ProcessLiveness, RunView, sanitize};
 
@@ -91,7 +92,7 @@ fn find(home: Option<PathBuf>) -> Result<NextSteps, Failure> {
         if let Some(command) = look.resume() {
             steps.interrupted.push((command, title));
         } else if is_latest && is_unfinished(&view, files) {
-            steps.unfinished.push((format!("{} resume {run}", program()), title));
+            steps.unfinished.push((resume_command(&view, run, program()), title));
             ended.push(view);
         } else if view.outcome().is_some() {
             ended.push(view);

@@ -398,7 +398,7 @@ impl LatestRuns {
 const READ_DIRECTLY: usize = 16;
 
 /// How many of the latest runs are searched for a task.
-const ASKED: usize = 20;
+const TASK_SEARCH_RUNS: usize = 20;
 
 /// Finds the latest run in exactly `root` that was given the task and has not ended.
 ///
@@ -409,7 +409,8 @@ pub(crate) fn unfinished_run_with_task(
     task: u64,
 ) -> Option<(RunId, ProcessLiveness)> {
     let runs = archive.runs().unwrap_or_default();
-    let mut here = runs.into_iter().take(ASKED).filter(|it| it.workdir().as_deref() == Some(root));
+    let mut here =
+        runs.into_iter().take(TASK_SEARCH_RUNS).filter(|it| it.workdir().as_deref() == Some(root));
     here.find_map(|files| {
         // Checked before reading the journal: a run that ends in between must not look interrupted.
         let alive = liveness(&files).ok()?;

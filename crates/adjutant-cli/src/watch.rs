@@ -22,7 +22,7 @@ use crate::records::{
 use crate::run_lookup;
 
 /// How often the journal is read.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How progress is printed.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -76,7 +76,7 @@ async fn follow(watch: &mut WatchSession) -> io::Result<Result<FollowEnd, Failur
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut hang_up = signal(SignalKind::hangup())?;
-    let mut look = tokio::time::interval(LOOK);
+    let mut look = tokio::time::interval(POLL_INTERVAL);
     look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tokio::select! {

@@ -77,9 +77,9 @@ pub(super) fn help(can_edit: bool) -> String {
         "y  start it\n\
          n  start nothing; so does Enter\n\
          s  show prompts, files and rights in full\n\
-         {edit}u  start it, and without asking further calls\n   \
-            of this run while their worst cases add up\n   \
-            to at most an amount: u 2.00\n"
+         {edit}u  start it; later calls of this run start\n   \
+            without asking until their worst cases\n   \
+            add up to an amount: u 2.00\n"
     )
 }
 

@@ -17,6 +17,7 @@ mod text_allowance;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 use adjutant_core::{DelegationState, ErrorCode, Outcome, OutcomeReason, SessionId};
 
@@ -68,10 +69,17 @@ pub fn answer_command(view: &RunView, session: SessionId, program: &str) -> Stri
     format!("{} --say", resume_command(view, session, program))
 }
 
-/// Returns the command that resumes a delegation.
-fn resume_command(view: &RunView, session: SessionId, program: &str) -> String {
-    let in_place = view.policy().is_some_and(|policy| policy.in_place);
-    format!("{program} resume {session}{}", if in_place { " --in-place" } else { "" })
+/// Returns the command that resumes a run or a delegation with the rights that the run had.
+#[must_use]
+pub fn resume_command(view: &RunView, id: impl Display, program: &str) -> String {
+    let flag = resume_flag(view).map(|flag| format!(" {flag}"));
+    format!("{program} resume {id}{}", flag.unwrap_or_default())
+}
+
+/// Returns the flag that `adjutant resume` needs so that agents may write in place again, which only a person can allow.
+#[must_use]
+pub fn resume_flag(view: &RunView) -> Option<&'static str> {
+    view.policy().is_some_and(|policy| policy.in_place).then_some("--in-place")
 }
 
 /// The delegations of one call, or of all calls of a parent, in input order.

@@ -15,7 +15,7 @@ use crate::layout::{columns, cut, fit};
 use crate::palette::{Palette, TextStyle};
 use crate::progress;
 use crate::receipt::{Receipt, Verification};
-use crate::results::answer_command;
+use crate::results::{answer_command, resume_command};
 use crate::run::{Delegation, ESTIMATE_NOTE, ProcessLiveness, RunView};
 use crate::sanitize;
 use crate::state_words::{
@@ -160,7 +160,7 @@ impl ObservedRun<'_> {
         let left_behind = is_interrupted(&self.view.state(), self.liveness);
         let run =
             self.view.run().filter(|_| left_behind && self.content == ContentRetention::Kept)?;
-        Some(format!("{} resume {run}", self.program))
+        Some(resume_command(self.view, run, self.program))
     }
 
     /// Returns the questions that ended its subagents, each with the command that answers it. They can be answered once

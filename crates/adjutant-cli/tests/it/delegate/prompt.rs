@@ -146,9 +146,9 @@ fn help_explains_every_choice() {
     n  start nothing; so does Enter
     s  show prompts, files and rights in full
     e  edit the tasks in $EDITOR, then ask again
-    u  start it, and without asking further calls
-       of this run while their worst cases add up
-       to at most an amount: u 2.00
+    u  start it; later calls of this run start
+       without asking until their worst cases
+       add up to an amount: u 2.00
     Start? [y]es [N]o [s]how [e]dit [u]p to [?]
     ");
     terminal.types("n\r");
