@@ -11,7 +11,7 @@ use std::thread;
 
 use ratatui_crossterm::crossterm::terminal::{disable_raw_mode, enable_raw_mode};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, kill_current_process_group, waitpid};
 
 use crate::update::{ChildCommand, CommandInput};
 
@@ -62,7 +62,8 @@ impl CommandStarter {
                 let Some(text) = ask("Answer (an empty line or esc sends nothing): ")? else {
                     return Ok(());
                 };
-                self.command(&[line.args.clone(), vec![text]].concat(), folder)
+                // One argument, because a text may begin with `-`.
+                self.command(&[line.args.clone(), vec![format!("--say={text}")]].concat(), folder)
             }
             CommandInput::Code(id) => {
                 let _ = wait(&self.command(&["approvals".to_owned()], folder).spawn()?)?;
@@ -100,13 +101,13 @@ impl CommandStarter {
     }
 }
 
-/// Waits for the end of a command. Returns its exit code; `None` if a signal ended it. While ctrl+z has stopped it, this process stops too,
+/// Waits for the end of a command. Returns its exit code; `None` if a signal ended it. While ctrl+z has stopped it, this process group stops too,
 /// so that the shell gets the terminal.
 fn wait(child: &Child) -> io::Result<Option<i32>> {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     loop {
         match waitpid(pid, WaitOptions::UNTRACED) {
-            Ok(Some((_, status))) if status.stopped() => kill_process(getpid(), Signal::STOP)?,
+            Ok(Some((_, status))) if status.stopped() => kill_current_process_group(Signal::STOP)?,
             Ok(Some((_, status))) => return Ok(status.exit_status()),
             Ok(None) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
@@ -202,7 +203,7 @@ const fn ending(code: Option<i32>) -> &'static str {
     match code {
         Some(0) => "",
         Some(1) => "It failed. ",
-        Some(2) => "It could not be done as asked. ",
+        Some(2) => "The command was not accepted: its message says why. ",
         Some(3) => "Only a part of it succeeded. ",
         Some(4) => "It was refused. ",
         Some(5) => "An agent is blocked and needs an answer. ",

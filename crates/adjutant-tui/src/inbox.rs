@@ -79,10 +79,14 @@ impl WatchState {
                 id: known.map(|(id, _)| id.clone()),
             }
         });
-        let hosts = run.view.preorder().into_iter().flat_map(|it| &it.hosts).map(|(call, host)| {
-            let host = layout::fit(host, NAME_COLUMNS);
-            let text = format!("asks at its own prompt: may {} reach {host}?", run.id);
-            InboxRow { run: run.id, hash: format!("{call} {host}"), text, id: None }
+        let agents = run.view.preorder().into_iter();
+        let asked = agents
+            .flat_map(|agent| agent.hosts.iter().map(move |(call, host)| (agent, call, host)));
+        let hosts = asked.map(|(agent, call, host)| {
+            let shown = layout::fit(host, NAME_COLUMNS);
+            let text = format!("asks at its own prompt: may {} reach {shown}?", run.id);
+            let hash = format!("{} {call} {host}", agent.session);
+            InboxRow { run: run.id, hash, text, id: None }
         });
         calls.chain(hosts).collect()
     }

@@ -57,33 +57,35 @@ impl<'a> SelectedWork<'a> {
 }
 
 /// Returns why a command can do nothing about what is selected; `None` if it may.
-pub(crate) fn obstacle(state: &WatchState, command: KeyCommand) -> Option<&'static str> {
-    let work = SelectedWork::of(state)?;
+pub(crate) fn obstacle(work: &SelectedWork<'_>, command: KeyCommand) -> Option<&'static str> {
     if command == KeyCommand::Tell {
-        tell_obstacle(&work)
+        tell_obstacle(work)
     } else if command == KeyCommand::Cancel {
         (!work.is_live()).then_some("It has ended.")
     } else if command == KeyCommand::Resume {
-        resume_obstacle(&work)
+        resume_obstacle(work)
     } else {
         None
     }
 }
 
-/// Returns whether the bottom line offers a command about what is selected.
-pub(crate) fn is_offered(state: &WatchState, command: KeyCommand) -> bool {
-    let work = SelectedWork::of(state);
+/// Returns whether the bottom line offers a command about `work`, which is what is selected.
+pub(crate) fn is_offered(
+    state: &WatchState,
+    work: Option<&SelectedWork<'_>>,
+    command: KeyCommand,
+) -> bool {
     if command == KeyCommand::Approve {
         let run = state.current_run();
         let is_asked = state.inbox().iter().any(|row| Some(row.run) == run);
         let is_over = |it: &SelectedWork<'_>| it.liveness == ProcessLiveness::Dead;
-        is_asked || work.is_some_and(|it| is_over(&it) && it.asking().is_some())
+        is_asked || work.is_some_and(|it| is_over(it) && it.asking().is_some())
     } else if [KeyCommand::Diff, KeyCommand::Merge, KeyCommand::Discard].contains(&command) {
-        work.is_some_and(|it| it.has_results())
+        work.is_some_and(SelectedWork::has_results)
     } else if [KeyCommand::Open, KeyCommand::Tell, KeyCommand::Cancel, KeyCommand::Resume]
         .contains(&command)
     {
-        work.is_some() && obstacle(state, command).is_none()
+        work.is_some_and(|it| obstacle(it, command).is_none())
     } else {
         true
     }
@@ -94,13 +96,13 @@ fn tell_obstacle(work: &SelectedWork<'_>) -> Option<&'static str> {
     let is_dead = work.liveness == ProcessLiveness::Dead;
     match agent.map(|agent| &agent.state) {
         Some(DelegationState::Ended(Outcome::Blocked)) if is_dead => {
-            Some("It has ended with a question; a answers it.")
+            Some("It has ended with a question; press a to answer it.")
         }
         Some(DelegationState::Ended(Outcome::Blocked)) => {
             Some("It has ended with a question, which can be answered once the run has ended.")
         }
         Some(DelegationState::Ended(_)) => Some("It has ended and gets no messages."),
-        _ if is_dead => Some("Its process is gone; r resumes the run."),
+        _ if is_dead => Some("Its process is gone; press r to resume the run."),
         _ if work.agent.is_none() && agent.is_some_and(|root| root.model.is_none()) => {
             Some("The run has no agent of its own; select one of its subagents.")
         }
@@ -124,7 +126,7 @@ fn resume_obstacle(work: &SelectedWork<'_>) -> Option<&'static str> {
         return None;
     }
     if work.asking().is_some() {
-        return Some("It has ended with a question; a answers it.");
+        return Some("It has ended with a question; press a to answer it.");
     }
     Some("There is nothing to resume: it has nothing left to do.")
 }

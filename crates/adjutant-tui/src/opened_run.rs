@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use adjutant_core::{Event, RunId, SessionId, Timestamp};
+use adjutant_core::{DelegationState, Event, RunId, SessionId, Timestamp};
 use adjutant_view::status::{ContentRetention, ObservedRun};
 use adjutant_view::timeline::Timeline;
 use adjutant_view::{Delegation, ProcessLiveness, RunView, TimedEvent, log, sanitize};
@@ -238,9 +238,15 @@ impl OpenedRun {
         let mut rows = self.view.preorder();
         if !filter.is_empty() {
             let (look, filter) = (self.observed(), filter.to_lowercase());
+            let has = |text: &str| text.to_lowercase().contains(&filter);
             rows.retain(|node| {
-                let text = format!("{} {}", node.label.as_str(), look.activity_line(node, 80));
-                text.to_lowercase().contains(&filter)
+                // Finding the place in the queue takes a look at all siblings, and is not worth a search.
+                has(node.label.as_str())
+                    || if node.state == DelegationState::Queued {
+                        has(node.state.word())
+                    } else {
+                        has(&look.activity_line(node, 80))
+                    }
             });
         }
         rows
@@ -249,6 +255,11 @@ impl OpenedRun {
     /// Returns the selected agent; the first row while `filter` or the shown state hides it.
     #[must_use]
     pub fn selected_agent(&self, filter: &str) -> Option<&Delegation> {
+        if filter.is_empty()
+            && let Some(selected) = self.view.delegation(self.selected)
+        {
+            return Some(selected);
+        }
         let rows = self.rows(filter);
         let chosen = rows.iter().find(|node| node.session == self.selected);
         chosen.or_else(|| rows.first()).copied()

@@ -24,7 +24,7 @@ use crate::terminal_screen::{TerminalScreen, TerminalSignals, TerminalStatus, wa
 use crate::update::{WatchAction, update};
 
 /// How often the files are looked at and drawn.
-const LOOK: Duration = Duration::from_millis(250);
+const REDRAW_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 /// How often a live run is drawn without events, so that times advance.
 const CLOCK: Duration = Duration::from_secs(1);
 
@@ -120,7 +120,7 @@ impl WatchProgram {
         self.state.resize(size().unwrap_or(self.state.size));
         self.reader.read(&mut self.state);
         // Most lists are read before a person sees anything else.
-        while self.reader.has_unread() && begun.elapsed() < LOOK {
+        while self.reader.has_unread() && begun.elapsed() < REDRAW_CHECK_INTERVAL {
             self.reader.read(&mut self.state);
         }
         // What waited before is on the first screen.
@@ -136,7 +136,8 @@ impl WatchProgram {
                 self.screen.suspend()?;
                 is_changed = true;
             }
-            let wait = if self.reader.has_unread() { Duration::ZERO } else { LOOK };
+            let wait =
+                if self.reader.has_unread() { Duration::ZERO } else { REDRAW_CHECK_INTERVAL };
             if wait_for_input(&self.terminal, wait)? == TerminalStatus::HungUp {
                 return Ok(true);
             }
@@ -156,7 +157,7 @@ impl WatchProgram {
                 self.state.take_text(&printed.args, &printed.text);
                 has_input = true;
             }
-            let is_due = drawn.elapsed() >= LOOK && is_changed;
+            let is_due = drawn.elapsed() >= REDRAW_CHECK_INTERVAL && is_changed;
             let is_late = drawn.elapsed() >= CLOCK && self.shows_live_run();
             if has_input || is_due || is_late {
                 self.screen.draw(&self.state)?;

@@ -114,8 +114,7 @@ impl WatchState {
     pub fn take_text(&mut self, args: &[String], text: &str) {
         let columns = self.size.0.into();
         if let Some(pane) = self.text.as_mut().filter(|pane| pane.args == args) {
-            pane.set_text(text);
-            pane.wrap(columns);
+            pane.set_text(text, columns);
         }
     }
 

@@ -19,7 +19,7 @@ use ratatui_crossterm::crossterm::terminal::{
 use ratatui_crossterm::crossterm::{cursor, execute, queue};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{Signal, getpid, kill_process};
+use rustix::process::{Signal, kill_current_process_group};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGTSTP};
 use signal_hook::{SigId, flag, low_level};
 
@@ -63,10 +63,11 @@ impl TerminalScreen {
         }
     }
 
-    /// Gives the terminal back and stops this process until the shell continues it.
+    /// Gives the terminal back and stops until the shell continues this process. The whole process group stops, so that
+    /// the shell notices it also if a launcher such as npm's is between them.
     pub(crate) fn suspend(&mut self) -> io::Result<()> {
         self.leave();
-        kill_process(getpid(), Signal::STOP)?;
+        kill_current_process_group(Signal::STOP)?;
         self.enter()
     }
 

@@ -12,7 +12,6 @@ pub struct TextPane {
     /// The text; `None` until the command has printed it.
     text: Option<String>,
     rows: Vec<String>,
-    columns: usize,
     /// The first visible row.
     pub(crate) top: usize,
 }
@@ -21,19 +20,18 @@ impl TextPane {
     /// Returns a pane whose text is not there yet.
     #[must_use]
     pub const fn new(title: String, args: Vec<String>) -> Self {
-        Self { title, args, text: None, rows: Vec::new(), columns: 0, top: 0 }
+        Self { title, args, text: None, rows: Vec::new(), top: 0 }
     }
 
-    /// Sets the text.
-    pub fn set_text(&mut self, text: &str) {
+    /// Sets the text, wrapped to a width.
+    pub fn set_text(&mut self, text: &str, columns: usize) {
         // Tabs have no width in a cell.
         self.text = Some(sanitize::block(text).replace('\t', "    "));
-        self.wrap(self.columns);
+        self.wrap(columns);
     }
 
     /// Wraps the text to a width.
     pub fn wrap(&mut self, columns: usize) {
-        self.columns = columns;
         let lines = self.text.iter().flat_map(|text| text.lines());
         self.rows = lines.flat_map(|line| layout::wrap(line, columns.max(1))).collect();
         self.top = self.top.min(self.rows.len().saturating_sub(1));

@@ -5,6 +5,7 @@
 //! state already excludes is said before anything is typed or confirmed ([`obstacle`]).
 
 use adjutant_core::{RunId, SessionId};
+use adjutant_view::results::resume_flag;
 use adjutant_view::{ProcessLiveness, sanitize};
 use ratatui_crossterm::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
@@ -53,7 +54,7 @@ pub enum CommandInput {
     Message,
     /// The code of the question with this id, after `adjutant approvals` has shown it.
     Code(String),
-    /// The answer to this question of an agent, which becomes the last argument.
+    /// The answer to this question of an agent, which becomes the argument `--say=ANSWER`.
     Answer(String),
 }
 
@@ -84,7 +85,7 @@ pub fn update(state: &mut WatchState, key: KeyEvent) -> Vec<WatchAction> {
         None => match command_of(key.code, state.screen) {
             Some(command) => act(state, command),
             None => {
-                state.message = Some("no such key; ? lists them".to_owned());
+                state.message = Some("This key does nothing here; ? lists the keys.".to_owned());
                 Vec::new()
             }
         },
@@ -133,7 +134,7 @@ fn edit_filter(state: &mut WatchState, code: KeyCode) {
 
 fn act(state: &mut WatchState, command: KeyCommand) -> Vec<WatchAction> {
     let page = page(state);
-    if let Some(why) = obstacle(state, command) {
+    if let Some(why) = SelectedWork::of(state).and_then(|work| obstacle(&work, command)) {
         state.message = Some(why.to_owned());
         return Vec::new();
     }
@@ -164,10 +165,13 @@ fn act(state: &mut WatchState, command: KeyCommand) -> Vec<WatchAction> {
             let (run, target) = (target.run, target.short_name());
             return vec![WatchAction::Run(ChildCommand { args, input, run, target })];
         }
-        KeyCommand::Cancel => return confirm(state, "cancel"),
-        KeyCommand::Merge => return confirm(state, "merge"),
-        KeyCommand::Discard => return confirm(state, "discard"),
-        KeyCommand::Resume => return confirm(state, "resume"),
+        KeyCommand::Cancel => return confirm(state, "cancel", None),
+        KeyCommand::Merge => return confirm(state, "merge", None),
+        KeyCommand::Discard => return confirm(state, "discard", None),
+        KeyCommand::Resume => {
+            let flag = SelectedWork::of(state).and_then(|work| resume_flag(work.view));
+            return confirm(state, "resume", flag);
+        }
     }
     Vec::new()
 }
@@ -232,9 +236,10 @@ fn open_selected(state: &mut WatchState) -> Vec<WatchAction> {
 }
 
 /// Asks whether a command shall run that cannot be taken back by a key.
-fn confirm(state: &mut WatchState, verb: &str) -> Vec<WatchAction> {
+fn confirm(state: &mut WatchState, verb: &str, flag: Option<&str>) -> Vec<WatchAction> {
     let Some(target) = CommandTarget::of(state) else { return no_target(state) };
-    let args = vec![verb.to_owned(), target.id()];
+    let mut args = vec![verb.to_owned(), target.id()];
+    args.extend(flag.map(str::to_owned));
     let (run, target) = (target.run, target.short_name());
     let command = ChildCommand { args, input: CommandInput::Nothing, run, target };
     state.overlay = Some(WatchOverlay::Confirm(command));
@@ -289,8 +294,7 @@ fn answer(state: &mut WatchState) -> Vec<WatchAction> {
         return Vec::new();
     }
     let mut args = vec!["resume".to_owned(), agent.session.to_string()];
-    args.extend(view.policy().filter(|it| it.in_place).map(|_| "--in-place".to_owned()));
-    args.push("--say".to_owned());
+    args.extend(resume_flag(view).map(str::to_owned));
     let question = sanitize::collapsed(agent.open_question().unwrap_or_default());
     let target = format!("[{}]", sanitize::label(agent.label.as_str()));
     let input = CommandInput::Answer(question);

@@ -17,8 +17,8 @@ use crate::timed_event::TimedEvent;
 pub enum SpanKind {
     /// A person has to answer.
     Person,
-    /// All places are taken by its siblings.
-    Place,
+    /// It waits for a free slot, because enough of its siblings are running.
+    Slot,
     /// Its model is answering.
     Model,
     /// A tool is running.
@@ -32,12 +32,12 @@ pub enum SpanKind {
 impl SpanKind {
     /// All kinds, in the order of a legend.
     pub const ALL: [Self; 6] =
-        [Self::Model, Self::Tool, Self::Subagents, Self::Place, Self::Person, Self::Retry];
+        [Self::Model, Self::Tool, Self::Subagents, Self::Slot, Self::Person, Self::Retry];
 
     fn of(delegation: &Delegation) -> Option<Self> {
         Some(match delegation.activity() {
             Activity::AwaitingApproval | Activity::AwaitingDomain(_) => Self::Person,
-            Activity::Queued => Self::Place,
+            Activity::Queued => Self::Slot,
             Activity::Thinking { .. } | Activity::WaitingForModel(_) | Activity::Writing(_) => {
                 Self::Model
             }
@@ -53,7 +53,7 @@ impl SpanKind {
     pub const fn mark(self) -> char {
         match self {
             Self::Person => '?',
-            Self::Place => '░',
+            Self::Slot => '░',
             Self::Model => '▒',
             Self::Tool => '█',
             Self::Subagents => '─',
@@ -66,7 +66,7 @@ impl SpanKind {
     pub const fn word(self) -> &'static str {
         match self {
             Self::Person => "person",
-            Self::Place => "place in the queue",
+            Self::Slot => "free slot",
             Self::Model => "model",
             Self::Tool => "tool",
             Self::Subagents => "subagents",
@@ -79,7 +79,7 @@ impl SpanKind {
     pub const fn style(self) -> TextStyle {
         match self {
             Self::Person => TextStyle::Warning,
-            Self::Place | Self::Subagents => TextStyle::Quiet,
+            Self::Slot | Self::Subagents => TextStyle::Quiet,
             Self::Model => TextStyle::Active,
             Self::Tool => TextStyle::Good,
             Self::Retry => TextStyle::Bad,

@@ -15,7 +15,7 @@ use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
 
 use crate::key_bindings::{BINDINGS, KeyBinding};
-use crate::obstacle::is_offered;
+use crate::obstacle::{SelectedWork, is_offered};
 use crate::painter::{Painter, StyledText, to_ascii};
 use crate::state::{WatchOverlay, WatchScreen, WatchState};
 
@@ -80,7 +80,9 @@ fn key_line(state: &WatchState, filter: &str, wide: usize) -> Vec<StyledText> {
     } else {
         format!("filter: {filter}  ")
     };
-    let is_of_use = |it: &&KeyBinding| !it.short.is_empty() && is_offered(state, it.command);
+    let work = SelectedWork::of(state);
+    let is_of_use =
+        |it: &&KeyBinding| !it.short.is_empty() && is_offered(state, work.as_ref(), it.command);
     let shown = BINDINGS.iter().filter(|it| it.is_for(state.screen)).filter(is_of_use);
     let (last, first): (Vec<_>, Vec<_>) =
         shown.partition(|it| ["help", "quit"].contains(&it.short));

@@ -55,7 +55,7 @@ fn head(state: &WatchState, run: &OpenedRun, area: &mut Rect, painter: &mut Pain
     painter.row(take_top(area, 1), 0, &parts);
     let asked = state.runs.iter().find(|it| it.id == run.id).map(|it| state.questions_of(it));
     if let Some(row) = asked.as_ref().and_then(|rows| rows.first()) {
-        let text = format!("? {}: a answers it", row.text);
+        let text = format!("? {}: press a to answer", row.text);
         painter.text(take_top(area, 1), 0, &text, Some(TextStyle::Warning));
     }
     if let Some(problem) = &run.problem {

@@ -186,9 +186,9 @@ fn a_confirmation_names_its_target_on_a_narrow_terminal() {
 fn an_unknown_key_and_a_filter_without_matches_say_so() {
     let mut state = list();
     typed(&mut state, &[KeyCode::Char('z')]);
-    assert!(drawn(&mut state, 60, 20).contains("no such key; ? lists them"));
+    assert!(drawn(&mut state, 60, 20).contains("This key does nothing here; ? lists the keys."));
     typed(&mut state, &[KeyCode::Down]);
-    assert!(!drawn(&mut state, 60, 20).contains("no such key"));
+    assert!(!drawn(&mut state, 60, 20).contains("does nothing here"));
     typed(&mut state, &[KeyCode::Char('/'), KeyCode::Char('z'), KeyCode::Char('q')]);
     let frame = drawn(&mut state, 60, 20);
     assert!(frame.contains("no run matches the filter"), "{frame}");

@@ -1,5 +1,6 @@
 //! What keys do, as tables.
 
+use adjutant_core::Event;
 use adjutant_core::registry::QuestionPointer;
 use adjutant_tui::{CommandInput, WatchAction, WatchScreen, WatchState};
 use adjutant_view::ProcessLiveness::{Alive, Dead};
@@ -95,12 +96,12 @@ fn a_key_that_can_do_nothing_says_so_before_anything_is_typed() {
     let completed = done("Write the changelog");
     for (history, liveness, keys, said) in [
         (&asked, Alive, &[Down, Char('t')][..], "can be answered once the run has ended"),
-        (&asked, Dead, &[Down, Char('t')], "a answers it"),
-        (&asked, Dead, &[Down, Char('r')], "a answers it"),
+        (&asked, Dead, &[Down, Char('t')], "press a to answer it"),
+        (&asked, Dead, &[Down, Char('r')], "press a to answer it"),
         (&completed, Dead, &[Down, Char('t')], "It has ended and gets no messages."),
         (&completed, Dead, &[Down, Char('c')], "It has ended."),
         (&completed, Dead, &[Down, Char('r')], "There is nothing to resume"),
-        (&three().0, Dead, &[Down, Down, Char('t')], "Its process is gone; r resumes the run."),
+        (&three().0, Dead, &[Down, Down, Char('t')], "Its process is gone; press r to resume"),
     ] {
         let mut state = empty();
         state.open(opened(history, liveness));
@@ -187,9 +188,31 @@ fn a_question_is_approved_with_its_code_if_the_registry_has_it() {
 }
 
 #[test]
+fn questions_of_two_agents_about_the_same_host_are_rows_of_their_own() {
+    let mut history = History::with_goal("Read the documentation");
+    let agents = history.call([("one", "x"), ("two", "x")]);
+    for session in agents {
+        history.start(session);
+        let expires = history.at().plus_millis(600_000);
+        history.push(Event::DomainAsked { session, call: 0, host: "docs.rs".into(), expires });
+    }
+    let mut state = empty();
+    state.runs = vec![listed(&history, 1, "/home/ann/here", Alive)];
+    typed(&mut state, &[Home]);
+    let places: Vec<_> = (0..3)
+        .map(|_| {
+            let frame = drawn(&mut state, 100, 10);
+            typed(&mut state, &[Down]);
+            frame.lines().position(|line| line.starts_with("> ")).unwrap()
+        })
+        .collect();
+    assert!(places.is_sorted_by(|before, after| before < after), "{places:?}");
+}
+
+#[test]
 fn the_question_of_an_agent_is_answered_by_resuming_it_once_its_run_has_ended() {
     let (history, agent) = blocked();
-    let answered = format!("run resume {agent} --say with an answer to: For users?");
+    let answered = format!("run resume {agent} with an answer to: For users?");
     for (liveness, expected) in [(Dead, answered.as_str()), (Alive, "nothing")] {
         let mut state = empty();
         state.open(opened(&history, liveness));

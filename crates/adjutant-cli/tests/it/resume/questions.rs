@@ -72,6 +72,17 @@ fn a_question_is_found_wherever_a_person_looks_and_answered_with_what_is_shown()
 }
 
 #[test]
+fn an_answer_in_watch_may_begin_with_a_hyphen() {
+    let rig = asking();
+    assert_eq!(rig.delegate(&["--set", "contract=standard", "-t", "docs=Describe it"]).code, 5);
+    let mut terminal = Terminal::start(&rig, 100, &[], &["watch", "latest"]);
+    terminal.wait_for("#1 [docs]").types("a").wait_for("Answer (").types("- for users\r");
+    terminal.wait_for("I wrote it for - for users.").wait_for("Press enter to go back.");
+    terminal.types("\r").wait_for("#1 [docs] ✓ complete").types("q");
+    assert_eq!(terminal.finish(), 0, "{}", terminal.screen());
+}
+
+#[test]
 fn resume_asks_on_a_terminal_for_a_message_that_was_not_typed() {
     let rig = asking();
     let out = rig.delegate(&["--set", "contract=standard", "-t", "docs=Describe it"]);
