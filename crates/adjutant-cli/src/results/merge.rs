@@ -321,10 +321,14 @@ pub(super) fn say_next(
 ) {
     let name = &chosen.name;
     let has = |is: fn(&ResultMergeOutcome) -> bool| fates.iter().any(is);
-    if has(|it| matches!(it, ResultMergeOutcome::Judged(MergeOutcome::Dirty(_)))) {
+    let is_dirty =
+        |it: &ResultMergeOutcome| matches!(it, ResultMergeOutcome::Judged(MergeOutcome::Dirty(_)));
+    let mut judged = chosen.picked.iter().zip(fates);
+    if let Some((picked, _)) = judged.find(|(_, fate)| is_dirty(fate)) {
+        let result = picked.name(archive, chosen.run);
         say("Commit or stash those files, or:");
         advise_commands(&[
-            (format!("`adjutant merge --resolve {name}`"), "merges them in a worktree"),
+            (format!("`adjutant merge --resolve {result}`"), "makes a worktree to merge them in"),
             (format!("`adjutant merge {name} --as branch`"), "takes the work as a branch"),
         ]);
     }

@@ -118,12 +118,17 @@ fn choice(conflict: &Conflict, worktree: &Path) -> String {
     let sides = [("yours", &conflict.ours), ("result", &conflict.theirs)];
     let is_link = |side: &Option<ConflictSide>| side.as_ref().is_some_and(|it| it.mode == LINK);
     let is_text = matches!(conflict.kind, ConflictKind::BothModified | ConflictKind::BothAdded);
+    // Absolute, because a command that is typed in the user's own checkout must not change files there.
+    let path = worktree.join(&conflict.path);
+    let path = path.to_string_lossy();
+    let shown = sanitize::line(&path);
     if is_text && !sides.iter().any(|(_, side)| is_link(side)) {
-        let path = worktree.join(&conflict.path);
-        let path = sanitize::line(&path.to_string_lossy()).into_owned();
-        return format!("    edit {path}, remove the markers\n");
+        return format!("    edit {shown}, remove the markers\n");
     }
-    let path = sanitize::shell_word(&conflict.path.to_string_lossy());
+    if shown != path {
+        return "    its name has unusual characters: keep one side by hand\n".to_owned();
+    }
+    let path = sanitize::shell_word(&path);
     // Git stores such files beside each other.
     if conflict.kind == ConflictKind::FileAndFolder
         || (conflict.kind == ConflictKind::Mode && sides.iter().any(|(_, side)| is_link(side)))

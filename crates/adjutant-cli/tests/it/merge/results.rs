@@ -215,6 +215,16 @@ fn every_kind_of_conflict_is_resolved_in_a_worktree_or_given_up() {
         assert_eq!(repo.rig.run(abort).code, 2, "{kind}");
         let tree = resolve(&repo, one);
         assert_eq!(resolve(&repo, one), tree, "{kind}");
+        // The printed commands are typed in the user's own checkout, and change only the worktree.
+        let printed = repo.rig.run(["merge", "--resolve", one]).stdout;
+        for line in printed.lines().map(str::trim) {
+            let side = line.strip_prefix("yours: ").or_else(|| line.strip_prefix("result: "));
+            let Some(command) = side else { continue };
+            let mut shell = std::process::Command::new("sh");
+            let status = shell.args(["-c", command]).current_dir(repo.rig.work()).status();
+            assert!(status.unwrap().success(), "{kind}: {command}");
+        }
+        assert_eq!(repo.state(), before, "{kind}");
         assert_eq!(fs::read_to_string(tree.join("draft")).unwrap(), "not committed\n", "{kind}");
         assert_eq!(repo.rig.run(abort).code, 0, "{kind}");
         assert!(!tree.exists(), "{kind}");
