@@ -200,7 +200,7 @@ impl WriteIntent {
 
     /// Returns the tool result that the agent gets for an interrupted write, given what was found for each file.
     #[must_use]
-    pub(crate) fn interrupted_result(&self, looked: &[WriteFinding]) -> ToolOutput {
+    pub fn interrupted_result(&self, looked: &[WriteFinding]) -> ToolOutput {
         let looked = looked.iter().copied().chain(std::iter::repeat(WriteFinding::Unknown));
         let (mut words, mut touched, mut is_error) = (Vec::new(), Vec::new(), false);
         for (change, found) in self.changes().zip(looked) {

@@ -10,10 +10,10 @@
 //! | `history/full/COMMIT` | a commit and everything that it reaches |
 //! | `history/COMMIT` | the same without what one bundle in `history/full` has |
 //! | `runs/RUN/base` | the uncommitted files of the user, and results that the run builds on |
-//! | `runs/RUN/SESSION/EPOCH-NUMBER-WORKER-COMMIT` | the work of an agent after a step; the last one counts |
+//! | `runs/RUN/SESSION/EPOCH-NUMBER-WORKER-COMMIT` | the work of an agent after a step; the last one counts; no bundle but a note if the agent has undone all of its work |
 //!
 //! Invariant: a worker that was taken for lost cannot replace later work: each time a session is given to a worker, the
-//! runtime counts up its epoch.
+//! runtime counts up its epoch, and a worker stores nothing for sessions that it does not have.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -27,7 +27,7 @@ use adjutant_core::workspace::OwnWorkspace;
 use adjutant_core::{Event, RunId, SessionId};
 use adjutant_workspace::space::{
     Workspace, Workspaces, base_references, create_repository, recreate_checkout,
-    refuse_new_credentials,
+    refuse_new_credentials, work_reference,
 };
 use adjutant_workspace::{Git, ObjectId, Repository, ResultRef};
 
@@ -91,7 +91,7 @@ impl StoreError {
 /// Where stored work is, in the order in which it was stored.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct StoredWork {
-    /// The placement of the session with its worker, see [`SessionPlacements`].
+    /// When the session was given to the worker, see [`SessionPlacements`].
     epoch: u64,
     /// Counts the steps of that worker.
     number: u32,
@@ -169,6 +169,15 @@ fn put_bundle(
     })
 }
 
+/// Stores that a session has no work any more.
+fn put_note(store: &dyn WorkStore, name: &str, scratch: &Path) -> Result<(), StoreError> {
+    with_scratch_file(scratch, |file| {
+        let written = fs::write(file, "no changes\n");
+        written.map_err(|error| StoreError::Failed(format!("{}: {error}", file.display())))?;
+        store.put(name, file)
+    })
+}
+
 fn with_scratch_file<T>(
     scratch: &Path,
     work: impl FnOnce(&Path) -> Result<T, StoreError>,
@@ -212,7 +221,7 @@ pub fn store_base(
     let (head, commit) = base.commits().map_err(|error| StoreError::of(&error))?;
     let site = (&repository, state);
     if let Some(head) = &head {
-        store_history(store, site, head)?;
+        store_history(store, site, run, head)?;
     }
     let known: Vec<ObjectId> = head.into_iter().collect();
     let further: Vec<ObjectId> =
@@ -231,6 +240,7 @@ pub fn store_base(
 fn store_history(
     store: &dyn WorkStore,
     (repository, scratch): (&Repository, &Path),
+    run: RunId,
     head: &ObjectId,
 ) -> Result<(), StoreError> {
     let full = store.list(FULL_HISTORY)?;
@@ -244,7 +254,9 @@ fn store_history(
         below.into_iter().find(|commit| has(&full, commit)).into_iter().collect();
     let directory = if known.is_empty() { FULL_HISTORY } else { HISTORY };
     let name = format!("{directory}/{head}");
-    put_bundle(store, &name, (repository, scratch), &["HEAD".to_owned()], &known)
+    // Not `HEAD`, which a person may have moved since the state was captured.
+    let references = base_references(&run.to_string(), std::slice::from_ref(head));
+    put_bundle(store, &name, (repository, scratch), &references, &known)
 }
 
 /// Makes a checkout of a stored state below `place` and returns its top, or returns the one that is there already.
@@ -324,19 +336,33 @@ fn required_commit(bundle: &Path) -> Result<Option<ObjectId>, StoreError> {
     }
 }
 
-/// When each session was given to its worker: a number that grows with each time, and is the same for all workers.
+/// When the worker of each session last changed, as one worker knows it: a number that grows with each change, and is the
+/// same for all workers.
 #[derive(Clone, Debug, Default)]
-pub struct SessionPlacements(Arc<Mutex<BTreeMap<SessionId, u64>>>);
+pub struct SessionPlacements(Arc<Mutex<BTreeMap<SessionId, Placement>>>);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Placement {
+    epoch: u64,
+    is_elsewhere: bool,
+}
 
 impl SessionPlacements {
-    /// Notes that a session was given to a worker.
-    pub fn note(&self, session: SessionId, number: u64) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(session, number);
+    /// Notes that a session was given to this worker, or else to another one or to none.
+    pub fn note(&self, session: SessionId, epoch: u64, is_here: bool) {
+        let placement = Placement { epoch, is_elsewhere: !is_here };
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(session, placement);
     }
 
-    fn of(&self, session: SessionId) -> u64 {
+    /// Returns the epoch of a session. Fails if this worker does not have it.
+    fn epoch_of(&self, session: SessionId) -> Result<u64, StoreError> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.get(&session).copied().unwrap_or_default()
+        let Placement { epoch, is_elsewhere } = all.get(&session).copied().unwrap_or_default();
+        if is_elsewhere {
+            let text = format!("{session} was taken from this worker meanwhile");
+            return Err(StoreError::Failed(text));
+        }
+        Ok(epoch)
     }
 }
 
@@ -373,9 +399,10 @@ impl PortableWork {
         space: &OwnWorkspace,
     ) -> Result<Option<Workspace>, StoreError> {
         let name = session.to_string();
+        let epoch = self.placements.epoch_of(session)?;
         let last = self.until_stored(|| last_work(&*self.store, run, &name))?;
         let Some(last) = last else { return Ok(None) };
-        if last.epoch > self.placements.of(session) {
+        if last.epoch > epoch {
             let text = format!("{name} was given to worker {} meanwhile", last.worker);
             return Err(StoreError::Failed(text));
         }
@@ -394,7 +421,10 @@ impl PortableWork {
         let (last, commit) = self.take_last(all.repository(), run, &name)?;
         self.lock().insert(session, last);
         let found = all.recreate(run, &name, &as_record(space), &commit);
-        found.map(Some).map_err(|error| StoreError::of(&error))
+        let found = found.map_err(|error| StoreError::of(&error))?;
+        // From here on, what an earlier worker of the session still stores counts no more.
+        self.store(all.repository(), (run, session), &commit)?;
+        Ok(Some(found))
     }
 
     /// Fetches the work of a session if a commit of it is not here.
@@ -419,26 +449,36 @@ impl PortableWork {
         commit: &ObjectId,
     ) -> Result<(), StoreError> {
         let name = session.to_string();
+        let epoch = self.placements.epoch_of(session)?;
         let before = self.lock().get(&session).cloned();
-        if before.as_ref().is_some_and(|before| before.commit == commit.as_str()) {
+        let is_stored = match &before {
+            Some(before) => before.commit == commit.as_str() && before.epoch == epoch,
+            // Every worker has the state that the run starts from.
+            None => *commit == self.base,
+        };
+        if is_stored {
             return Ok(());
         }
         let next = StoredWork {
-            epoch: self.placements.of(session),
+            epoch,
             number: before.as_ref().map_or(0, |before| before.number + 1),
             worker: self.worker.clone(),
             commit: commit.to_string(),
         };
         let checked = refuse_new_credentials(repository, &self.base, commit);
         checked.map_err(|error| StoreError::of(&error))?;
-        let reference = ResultRef::new(run, &name).map_err(|error| StoreError::of(&error))?;
-        let (reference, path) = (reference.to_string(), next.path(run, &name));
-        // The base itself is stored only if it is not the run's.
-        let references = if *commit == self.base { return Ok(()) } else { [reference] };
-        self.until_stored(|| {
+        let path = next.path(run, &name);
+        if *commit == self.base {
+            // What was stored before does not count any more, and a bundle cannot be empty.
+            self.until_stored(|| put_note(&*self.store, &path, &self.scratch))?;
+        } else {
+            let reference = work_reference(repository, run, &name, commit);
+            let references = [reference.map_err(|error| StoreError::of(&error))?];
             let site = (repository, self.scratch.as_path());
-            put_bundle(&*self.store, &path, site, &references, std::slice::from_ref(&self.base))
-        })?;
+            self.until_stored(|| {
+                put_bundle(&*self.store, &path, site, &references, std::slice::from_ref(&self.base))
+            })?;
+        }
         self.lock().insert(session, next);
         if let Some(before) = before.filter(|before| before.worker == self.worker) {
             // Best effort: what is left is removed with the run.
@@ -459,6 +499,9 @@ impl PortableWork {
             let last = self.until_stored(|| last_work(&*self.store, run, session))?;
             let last = last.ok_or_else(|| no_work(session))?;
             let commit = ObjectId::parse(&last.commit).ok_or_else(|| no_work(session))?;
+            if commit == self.base {
+                return Ok((last, commit));
+            }
             let path = last.path(run, session);
             attempts += 1;
             match self.until_stored(|| take_bundle(&*self.store, &path, repository, &self.scratch))
@@ -541,6 +584,17 @@ mod tests {
 
     fn work(epoch: u64, number: u32, worker: &str) -> StoredWork {
         StoredWork { epoch, number, worker: worker.to_owned(), commit: "c0ffee".to_owned() }
+    }
+
+    #[test]
+    fn nothing_is_stored_for_a_session_that_was_taken_from_this_worker() {
+        let session = SessionId::new(1_700_000_000, [1; 6]);
+        let placements = SessionPlacements::default();
+        assert_eq!(placements.epoch_of(session), Ok(0));
+        placements.note(session, 3, false);
+        assert!(placements.epoch_of(session).is_err());
+        placements.note(session, 5, true);
+        assert_eq!(placements.epoch_of(session), Ok(5));
     }
 
     #[test]

@@ -97,11 +97,12 @@ pub trait RemoteRuntime {
     /// Starts a run.
     fn start(&self, opening: RemoteOpening) -> LinkFuture;
 
-    /// Continues a run that has ended, and follows it from its first event on.
-    fn resume(&self, opening: RemoteOpening) -> LinkFuture;
+    /// Continues a run that has ended, and follows it from its first event on. This machine has mirrored the first
+    /// `mirrored` events before, with what belongs to them.
+    fn resume(&self, opening: RemoteOpening, mirrored: u64) -> LinkFuture;
 
-    /// Follows a run from its first event on.
-    fn follow(&self, run: RunId, workdir: PathBuf) -> LinkFuture;
+    /// Follows a run from its first event on. See [`Self::resume`] for `mirrored`.
+    fn follow(&self, run: RunId, workdir: PathBuf, mirrored: u64) -> LinkFuture;
 
     /// Returns the address, which the run's directory keeps.
     fn address(&self) -> String;
@@ -124,15 +125,15 @@ pub(crate) enum RunAuthority {
     /// This process.
     Here,
     /// A runtime that this process follows.
-    Remote(FollowedRun),
+    Remote(RemoteRun),
 }
 
 /// The state of following a run.
-pub(crate) struct FollowedRun {
+pub(crate) struct RemoteRun {
     pub(crate) link: RunLink,
     pub(crate) role: FollowerRole,
-    /// The events that the mirror had before this process; they come again and are skipped.
-    pub(crate) skipped: u64,
+    /// How many events to skip: the mirror has them from an earlier process, and they come again.
+    pub(crate) already_mirrored: u64,
     /// The effects that this process was asked to perform, with those who wait for their end.
     pub(crate) awaited: BTreeMap<EffectKey, Vec<oneshot::Sender<()>>>,
 }
@@ -142,8 +143,8 @@ pub(crate) fn count_decided(records: &[JournalRecord<Event>]) -> u64 {
     records.iter().filter(|record| !record.event.is_added_afterwards()).count() as u64
 }
 
-impl FollowedRun {
-    pub(crate) const fn new(link: RunLink, role: FollowerRole, skipped: u64) -> Self {
-        Self { link, role, skipped, awaited: BTreeMap::new() }
+impl RemoteRun {
+    pub(crate) const fn new(link: RunLink, role: FollowerRole, already_mirrored: u64) -> Self {
+        Self { link, role, already_mirrored, awaited: BTreeMap::new() }
     }
 }

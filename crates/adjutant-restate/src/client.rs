@@ -145,9 +145,9 @@ impl Ingress {
         &self,
         target: (&str, &str, &str),
         body: &(impl Serialize + Sync),
-        once: Option<&str>,
+        idempotency_key: Option<&str>,
     ) -> Result<T, CallError> {
-        self.call_within(CALL_TIMEOUT, target, body, once).await
+        self.call_within(CALL_TIMEOUT, target, body, idempotency_key).await
     }
 
     /// The same with a time limit of its own. The next call goes to the next node if this one fails.
@@ -156,7 +156,7 @@ impl Ingress {
         limit: Duration,
         (service, key, handler): (&str, &str, &str),
         body: &(impl Serialize + Sync),
-        once: Option<&str>,
+        idempotency_key: Option<&str>,
     ) -> Result<T, CallError> {
         let address = self.current_address();
         let unreadable = |reason: serde_json::Error| CallError::Unreadable {
@@ -167,7 +167,7 @@ impl Ingress {
         let path = format!("/{service}/{key}/{handler}");
         // A handler without an argument takes no body.
         let body = Some(body).filter(|body| body != b"null");
-        let answer = request(&self.http, Method::POST, &address, &path, body, once);
+        let answer = request(&self.http, Method::POST, &address, &path, body, idempotency_key);
         let answer = match tokio::time::timeout(limit, answer).await {
             Ok(answer) => answer,
             Err(_) => Err(CallError::Unreachable {
@@ -186,11 +186,11 @@ impl Ingress {
         &self,
         target: (&str, &str, &str),
         body: &(impl Serialize + Sync),
-        once: Option<&str>,
+        idempotency_key: Option<&str>,
     ) -> Result<T, CallError> {
         let mut pause = FIRST_PAUSE;
         loop {
-            match self.call(target, body, once).await {
+            match self.call(target, body, idempotency_key).await {
                 Err(error) if error.is_transient() => {
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(LONGEST_PAUSE);
@@ -209,27 +209,29 @@ impl Ingress {
         }
     }
 
-    /// Submits an input to a run. With the same `once` it takes effect once.
+    /// Submits an input to a run. With the same key it takes effect once.
     pub(crate) async fn submit(
         &self,
         run: &str,
         submission: &Submission,
-        once: &str,
+        idempotency_key: &str,
     ) -> Result<SubmissionResult, CallError> {
-        self.call_until_done((RUN_SERVICE, run, "submit"), submission, Some(once)).await
+        self.call_until_done((RUN_SERVICE, run, "submit"), submission, Some(idempotency_key)).await
     }
 
-    /// Submits an input to a run after a delay, which the server measures. With the same `once` it takes effect once.
+    /// Submits an input to a run after a delay, which the server measures. With the same key it takes effect once.
     pub(crate) async fn submit_later(
         &self,
         run: &str,
         submission: &Submission,
         delay: Duration,
-        once: &str,
+        idempotency_key: &str,
     ) -> Result<(), CallError> {
         let handler = format!("submit/send?delay={}ms", delay.as_millis());
         let target = (RUN_SERVICE, run, handler.as_str());
-        self.call_until_done::<IgnoredAny>(target, submission, Some(once)).await.map(drop)
+        self.call_until_done::<IgnoredAny>(target, submission, Some(idempotency_key))
+            .await
+            .map(drop)
     }
 
     /// Returns the batches of a run from a number on, at most one page of them.
@@ -377,7 +379,7 @@ async fn request(
     address: &str,
     path: &str,
     body: Option<Vec<u8>>,
-    once: Option<&str>,
+    idempotency_key: Option<&str>,
 ) -> Result<Bytes, CallError> {
     let unreachable =
         |reason: String| CallError::Unreachable { address: address.to_owned(), reason };
@@ -386,8 +388,8 @@ async fn request(
     if body.is_some() {
         request = request.header("content-type", "application/json");
     }
-    if let Some(once) = once {
-        request = request.header("idempotency-key", once);
+    if let Some(key) = idempotency_key {
+        request = request.header("idempotency-key", key);
     }
     let request = request
         .body(Full::new(Bytes::from(body.unwrap_or_default())))

@@ -79,9 +79,9 @@ impl CommandSender {
             let known = self.known.load(Ordering::Relaxed);
             let (worker, input) = (self.worker.clone(), RunInput::Commands(timed));
             let submission = Submission { wall_ms, known, worker, input };
-            let once = format!("{}-{}-{calls}", self.run, self.follower);
+            let idempotency_key = format!("{}-{}-{calls}", self.run, self.follower);
             self.is_calling.store(true, Ordering::Relaxed);
-            let result = self.ingress.submit(&self.run, &submission, &once).await;
+            let result = self.ingress.submit(&self.run, &submission, &idempotency_key).await;
             self.is_calling.store(false, Ordering::Relaxed);
             let result = result?;
             let refusals = result.refusals.into_iter().chain(std::iter::repeat(None));
@@ -104,6 +104,8 @@ pub(crate) struct UserCheckout {
     pub(crate) tree: PathBuf,
     /// A directory of this user.
     pub(crate) state: PathBuf,
+    /// The number of events whose results are there already, or were there and the user has removed them.
+    pub(crate) imported: u64,
 }
 
 impl UserCheckout {
@@ -120,6 +122,7 @@ pub(crate) async fn mirror(ingress: Ingress, user: UserCheckout, updates: mpsc::
     let run = user.run.to_string();
     let user = Arc::new(user);
     let (mut from, mut importer, mut is_over) = (0, None, false);
+    let mut imported_events = usize::try_from(user.imported).unwrap_or(usize::MAX);
     loop {
         let page = match ingress.batches(&run, from, LONG_POLL).await {
             Ok(page) => page,
@@ -138,6 +141,9 @@ pub(crate) async fn mirror(ingress: Ingress, user: UserCheckout, updates: mpsc::
         let decisions = decisions(page.batches);
         is_over = has_ended(&decisions).unwrap_or(is_over);
         let (before, user) = (importer.take(), Arc::clone(&user));
+        let count: usize = decisions.iter().map(|decision| decision.events.len()).sum();
+        let skipped = imported_events.min(count);
+        imported_events -= skipped;
         // Blocks while objects are fetched.
         let imported = tokio::task::spawn_blocking(move || {
             let importer = match (before, base) {
@@ -146,7 +152,8 @@ pub(crate) async fn mirror(ingress: Ingress, user: UserCheckout, updates: mpsc::
                 (None, None) => None,
             };
             if let Some(importer) = &importer {
-                for event in decisions.iter().flat_map(|decision| &decision.events) {
+                let events = decisions.iter().flat_map(|decision| &decision.events);
+                for event in events.skip(skipped) {
                     until_reachable(|| importer.import(event))?;
                 }
             }

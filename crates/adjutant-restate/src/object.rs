@@ -90,7 +90,7 @@ impl RunObject {
         fold.latest = fold.latest.max(head.latest);
         let mut decider = Decider { fold, wall_ms: submission.wall_ms, ..Decider::default() };
         let mut lost = None;
-        let mut is_changed = false;
+        let mut workers_changed = false;
         let (mut opened, mut moved_off) = (None, Vec::new());
         match submission.input {
             RunInput::Open { commands, base } if is_new => {
@@ -136,7 +136,7 @@ impl RunObject {
                 };
                 // Without a store, only the lost worker has what its agents wrote: they wait for it.
                 lost = gone.filter(|_| !decider.fold.is_work_bound_to_worker());
-                is_changed = true;
+                workers_changed = true;
             }
         }
         if let Some(problem) = decider.problem {
@@ -145,7 +145,7 @@ impl RunObject {
         }
         let Decider { mut fold, decisions, effects, refusals, .. } = decider;
         let mut work = RequestedWork::new(effects);
-        if is_changed {
+        if workers_changed {
             work.add_stranded(&fold, lost.as_deref());
         }
         // Which workers live must be in the journal: another attempt must send to the same ones.
@@ -154,7 +154,7 @@ impl RunObject {
             unplaced => {
                 let cluster = ctx.object_client::<ClusterObjectClient>(CLUSTER_KEY);
                 let Json(workers) = cluster.workers().call().await?;
-                place(&fold, &unplaced, &workers)
+                place(&fold, &unplaced, &workers, lost.as_deref())
             }
         };
         placed.splice(..0, moved_off);
@@ -226,9 +226,12 @@ impl RunObject {
             // Not with the SDK's `send_after`: that computes when the tick is due with the clock of this machine, and if
             // it is slow, the tick arrives early and ends agents that have time left. Here the server adds the delay.
             let (ingress, key) = (self.ingress.clone(), run.clone());
-            let once = format!("{run}-tick-{}-{due}", head.batches, due = due.as_millis());
+            let idempotency_key =
+                format!("{run}-tick-{}-{due}", head.batches, due = due.as_millis());
             let delay = Duration::from_millis(delay);
-            let send = || async move { Ok(ingress.submit_later(&key, &tick, delay, &once).await?) };
+            let send = || async move {
+                Ok(ingress.submit_later(&key, &tick, delay, &idempotency_key).await?)
+            };
             ctx.run(send).name("tick").await?;
         }
         let last = (is_recorded && submission.known + 1 == head.batches).then_some(batch);
@@ -440,20 +443,20 @@ impl RequestedWork {
 
 /// Gives each session to a live worker.
 ///
-/// The workspace of a child is made from that of its parent, so it is with the same worker. Other agents that write need
-/// a store to be spread. Of the workers that have what the agent needs, the one with the fewest sessions of the run gets
+/// The workspace of a child is made from that of its parent, and its work may be merged into it, so both are with the same
+/// worker, also a parent that only waits. Other agents that write need a store to be spread. Of the workers that have what the agent needs, the one with the fewest sessions of the run gets
 /// it. If none has its model, any worker gets it, and says so; if none has the tools, it waits.
 fn place(
     fold: &RunFold,
     sessions: &BTreeSet<SessionId>,
     workers: &[LiveClusterWorker],
+    lost: Option<&str>,
 ) -> Vec<(SessionId, Option<String>)> {
     let tree = &fold.tree;
     let policy = tree.policy();
     let writes = policy.workspace == WorkspaceSharing::Own && !policy.in_place;
     let is_work_bound_to_worker = fold.is_work_bound_to_worker();
     let is_live = |session: &SessionId| tree.node(*session).is_some_and(|node| node.is_live());
-    let live = |name: &str| workers.iter().any(|worker| worker.name == name);
     let mut loads: BTreeMap<&str, usize> = BTreeMap::new();
     let mut placed = fold.placed.clone();
     for worker in
@@ -465,14 +468,18 @@ fn place(
     }
     // Otherwise the first agent of every run would be with the same worker.
     let turn = tree.run().map_or(0, |run| run.to_string().bytes().map(usize::from).sum::<usize>());
-    let mut result = Vec::new();
+    let mut result = BTreeMap::new();
     for session in sessions {
+        if result.contains_key(session) {
+            continue;
+        }
         let node = tree.node(*session);
-        // Its workspace is made from that of this agent above it.
-        let above = tree.space_of(*session).map(|(owner, _)| owner).filter(|it| it != session);
-        // Without a store there is no other worker that could do it, so it may also be one that is leaving or lost.
-        let may_have = |name: &String| is_work_bound_to_worker || live(name);
-        let parent = above.and_then(|above| placed.get(&above)?.clone().filter(may_have));
+        let above: Vec<SessionId> = tree.ancestors_with_spaces(*session).collect();
+        // Also if it is leaving: the agent above has its workspace there.
+        let worker_of = |session: &SessionId| {
+            placed.get(session)?.as_ref().filter(|worker| Some(worker.as_str()) != lost)
+        };
+        let of_family = above.iter().rev().find_map(worker_of).cloned();
         let beside =
             || placed.values().flatten().next().filter(|_| is_work_bound_to_worker).cloned();
         let model = node.and_then(|node| node.model.as_ref());
@@ -490,14 +497,18 @@ fn place(
         let start = turn % able.len().max(1);
         let in_turn = able.iter().cycle().skip(start).take(able.len());
         let least = in_turn.min_by_key(|worker| loads.get(worker.name.as_str()).copied());
-        let worker = parent.or_else(beside).or_else(|| least.map(|worker| worker.name.clone()));
+        let worker = of_family.or_else(beside).or_else(|| least.map(|worker| worker.name.clone()));
         if let Some(worker) = workers.iter().find(|it| Some(&it.name) == worker.as_ref()) {
             *loads.entry(&worker.name).or_default() += 1;
         }
-        placed.insert(*session, worker.clone());
-        result.push((*session, worker));
+        let waiting = above.iter().filter(|it| worker_of(it).is_none()).copied();
+        let members: Vec<SessionId> = waiting.chain([*session]).collect();
+        for member in members {
+            placed.insert(member, worker.clone());
+            result.insert(member, worker.clone());
+        }
     }
-    result
+    result.into_iter().collect()
 }
 
 #[cfg(test)]
@@ -522,14 +533,14 @@ mod tests {
 
     #[test]
     fn sessions_are_spread_over_the_workers() {
-        let placed = place(&RunFold::default(), &sessions(4), &workers(&["one", "two"]));
+        let placed = place(&RunFold::default(), &sessions(4), &workers(&["one", "two"]), None);
         let on = |name: &str| placed.iter().filter(|(_, it)| it.as_deref() == Some(name)).count();
         assert_eq!((on("one"), on("two")), (2, 2));
     }
 
     #[test]
     fn without_a_worker_a_session_waits() {
-        let placed = place(&RunFold::default(), &sessions(1), &[]);
+        let placed = place(&RunFold::default(), &sessions(1), &[], None);
         assert_eq!(placed.iter().filter(|(_, worker)| worker.is_none()).count(), 1);
     }
 
@@ -566,7 +577,7 @@ mod tests {
         two[1].abilities.tools = vec!["cargo".to_owned()];
         let mut fold = RunFold { needed_tools: vec!["cargo".to_owned()], ..RunFold::default() };
         let names = |fold: &RunFold| -> BTreeSet<Option<String>> {
-            place(fold, &sessions(4), &two).into_iter().map(|(_, worker)| worker).collect()
+            place(fold, &sessions(4), &two, None).into_iter().map(|(_, worker)| worker).collect()
         };
         assert_eq!(names(&fold), BTreeSet::from([Some("two".to_owned())]));
         fold.needed_tools.push("go".to_owned());

@@ -226,10 +226,10 @@ struct RunReplica {
     known: Arc<AtomicU64>,
     /// The worker of each session.
     placed: BTreeMap<SessionId, Option<String>>,
-    /// The number of the batch that gave each session to its worker.
+    /// The number of the batch that last changed the worker of each session.
     placements: SessionPlacements,
     /// Whether a session was taken from this worker.
-    is_bereft: bool,
+    has_lost_a_session: bool,
     base: Option<Box<StoredBase>>,
     has_ended: bool,
     /// How many batches the server had when it was asked last.
@@ -263,8 +263,8 @@ impl RunReplica {
             for (session, worker) in &batch.placed {
                 let before = self.placed.insert(*session, worker.clone()).flatten();
                 let is_us = |worker: &Option<String>| worker.as_ref() == Some(&self.context.worker);
-                self.is_bereft |= is_us(&before) && !is_us(worker);
-                self.placements.note(*session, number);
+                self.has_lost_a_session |= is_us(&before) && !is_us(worker);
+                self.placements.note(*session, number, is_us(worker));
             }
             if batch.base.is_some() {
                 self.base.clone_from(&batch.base);
@@ -295,7 +295,7 @@ async fn follow_run(
         known: Arc::clone(&known),
         placed: BTreeMap::new(),
         placements: SessionPlacements::default(),
-        is_bereft: false,
+        has_lost_a_session: false,
         base: None,
         has_ended: false,
         total: 0,
@@ -309,16 +309,16 @@ async fn follow_run(
         input: RunInput::Commands(Vec::new()),
     };
     let follower = context.name_follower();
-    let once = format!("{run}-{follower}-begin");
+    let idempotency_key = format!("{run}-{follower}-begin");
     let text = |error: CallError| error.to_string();
-    context.ingress.submit(&followed.run, &nothing, &once).await.map_err(text)?;
+    context.ingress.submit(&followed.run, &nothing, &idempotency_key).await.map_err(text)?;
     let opening = followed.fetch().await.map_err(text)?;
     if followed.has_ended || followed.total == 0 {
         answer_rest(requests);
         return Ok(());
     }
     // What an earlier process did for sessions that were taken from it ended with it.
-    followed.is_bereft = false;
+    followed.has_lost_a_session = false;
     let (link, ends) = link();
     let (recorded, mut news) = mpsc::unbounded_channel();
     let is_calling = Arc::new(AtomicBool::new(false));
@@ -412,7 +412,7 @@ async fn follow_run(
                 Err(error) => Err(error.to_string()),
             },
         }
-        if followed.is_bereft && !followed.has_ended {
+        if followed.has_lost_a_session && !followed.has_ended {
             // The workspaces here lack what the new worker does. Should a session come back, the run is followed anew:
             // the requests that are dropped here are made again.
             drop(updates.send(RunUpdate::Lost(MOVED.to_owned())).await);
@@ -430,7 +430,7 @@ async fn follow_run(
             if followed.has_ended || !followed.is_ours(&request.effect) {
                 let _ = done.send(());
             } else if let Some(problem) = &problem {
-                refuse(&commands_of_us, &request.effect, problem);
+                fail_effect(&commands_of_us, &request.effect, problem);
                 let _ = done.send(());
             } else {
                 let PerformRequest { effect, is_repeated, .. } = request;
@@ -481,14 +481,14 @@ fn open_checkout(
 }
 
 /// Answers an effect that this worker cannot perform. Ends its delegation, if that has not ended.
-fn refuse(commands: &mpsc::UnboundedSender<SentCommand>, effect: &Effect, problem: &str) {
-    let Some(command) = refusal_of(effect, problem.to_owned()) else { return };
+fn fail_effect(commands: &mpsc::UnboundedSender<SentCommand>, effect: &Effect, problem: &str) {
+    let Some(command) = failure_of(effect, problem.to_owned()) else { return };
     let at = adjutant_core::Timestamp::ZERO;
     // The sending task holds the other side.
     let _ = commands.send(SentCommand { at, wall_ms: wall_now(), command, answer: None });
 }
 
-fn refusal_of(effect: &Effect, problem: String) -> Option<Command> {
+fn failure_of(effect: &Effect, problem: String) -> Option<Command> {
     match effect {
         // These are also due for a delegation that has ended, and the run waits for their answers.
         Effect::CommitWork { session, .. } => {
@@ -558,11 +558,11 @@ mod tests {
     fn a_run_does_not_wait_for_work_that_cannot_be_kept() {
         let session = SessionId::new(1_700_000_000, [1; 6]);
         let merge = Effect::Merge { session, into: session, commit: String::new() };
-        let refused = refusal_of(&merge, "no engine".to_owned());
+        let failed = failure_of(&merge, "no engine".to_owned());
         let merged = Err("no engine".to_owned());
-        assert_eq!(refused, Some(Command::TakeMerge { session, merged }));
-        assert_eq!(refusal_of(&Effect::Close, String::new()), None);
+        assert_eq!(failed, Some(Command::TakeMerge { session, merged }));
+        assert_eq!(failure_of(&Effect::Close, String::new()), None);
         let markers = Effect::CollectHandover { session, turn: 1, has_note: false, max_bytes: 1 };
-        assert!(matches!(refusal_of(&markers, String::new()), Some(Command::Crash { .. })));
+        assert!(matches!(failure_of(&markers, String::new()), Some(Command::Crash { .. })));
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use adjutant_core::policy::WorkspaceSharing;
 use adjutant_core::{Command, Rights, RunId, WriteScope};
-use adjutant_engine::portable::{StoreError, store_base};
+use adjutant_engine::portable::{StoreError, remove_work, store_base};
 use adjutant_engine::{LinkFuture, RecordedDecision, RemoteOpening, RemoteRuntime, RunLink};
 use tokio::sync::mpsc;
 
@@ -70,16 +70,21 @@ impl RemoteRuntime for ClusterRuntime {
                 .try_for_each(|needs| require_able_worker(&workers, needs))?;
             let base = upload_base(&opening, &state, &workers).await?;
             let RemoteOpening { run, commands, wall_ms, workdir, .. } = opening;
+            let stored = base.as_ref().map(|base| base.store.clone());
             let input = RunInput::Open { commands, base };
             let submission = Submission { wall_ms, known: 0, worker: None, input };
             let key = run.to_string();
             let opened = ingress.submit(&key, &submission, &format!("{key}-open")).await;
-            opened.map_err(|error| explain(&error))?;
-            Ok(connect(ingress, UserCheckout { run, tree: workdir, state }, wall_ms))
+            if let Err(error) = opened {
+                remove_base(stored, run).await;
+                return Err(explain(&error));
+            }
+            let user = UserCheckout { run, tree: workdir, state, imported: 0 };
+            Ok(connect(ingress, user, wall_ms))
         })
     }
 
-    fn resume(&self, opening: RemoteOpening) -> LinkFuture {
+    fn resume(&self, opening: RemoteOpening, mirrored: u64) -> LinkFuture {
         let (ingress, state) = (self.ingress.clone(), self.state.clone());
         Box::pin(async move {
             ingress.check().await.map_err(|error| error.to_string())?;
@@ -89,22 +94,23 @@ impl RemoteRuntime for ClusterRuntime {
             for command in commands {
                 let input = RunInput::Resume(Box::new(TimedCommand { at, command }));
                 let submission = Submission { wall_ms, known: 0, worker: None, input };
-                let once = format!("{key}-resume-{wall_ms}-{}", std::process::id());
-                let taken = ingress.submit(&key, &submission, &once).await;
+                let idempotency_key = format!("{key}-resume-{wall_ms}-{}", std::process::id());
+                let taken = ingress.submit(&key, &submission, &idempotency_key).await;
                 let taken = taken.map_err(|error| explain(&error))?;
                 if let Some(refusal) = taken.refusals.into_iter().flatten().next() {
                     return Err(refusal.message);
                 }
             }
-            Ok(connect(ingress, UserCheckout { run, tree: workdir, state }, wall_ms))
+            let user = UserCheckout { run, tree: workdir, state, imported: mirrored };
+            Ok(connect(ingress, user, wall_ms))
         })
     }
 
-    fn follow(&self, run: RunId, workdir: PathBuf) -> LinkFuture {
+    fn follow(&self, run: RunId, workdir: PathBuf, mirrored: u64) -> LinkFuture {
         let (ingress, state) = (self.ingress.clone(), self.state.clone());
         Box::pin(async move {
             ingress.check().await.map_err(|error| error.to_string())?;
-            let user = UserCheckout { run, tree: workdir, state };
+            let user = UserCheckout { run, tree: workdir, state, imported: mirrored };
             Ok(connect(ingress, user, adjutant_engine::wall_now()))
         })
     }
@@ -234,9 +240,27 @@ async fn upload_base(
     stored.map(|base| Some(Box::new(base))).map_err(|error| error.to_string())
 }
 
+/// Removes the state of the user's checkout from a store: its run did not begin.
+async fn remove_base(store: Option<String>, run: RunId) {
+    let Some(address) = store else { return };
+    let remove = move || remove_work(&ClusterStore::open(&address)?, run);
+    // Best effort: what is left takes up space.
+    let _ = tokio::task::spawn_blocking(remove).await;
+}
+
 /// Returns why a run cannot work on a copy of the user's checkout; `None` if it can.
 fn why_not_on_copies(commands: &[Command]) -> Option<&'static str> {
     commands.iter().find_map(|command| {
+        let assignment = if let Command::AskToBegin { assignment, .. } = command {
+            assignment.as_ref()
+        } else if let Command::Assign(assignment) = command {
+            Some(assignment)
+        } else {
+            None
+        };
+        if assignment.is_some_and(|assignment| !assignment.tasks.is_empty()) {
+            return Some("so the list of tasks there would not be updated; use --runtime local");
+        }
         let Command::Begin { policy, terms, .. } = command else { return None };
         if terms.as_ref().is_some_and(|terms| !terms.include_ignored.is_empty()) {
             return Some("which have no ignored files; leave --include-ignored out");

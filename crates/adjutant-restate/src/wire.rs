@@ -45,7 +45,8 @@ pub(crate) struct RunHead {
 pub(crate) struct DecisionBatch {
     /// The decisions, in order.
     pub(crate) decisions: Vec<RecordedDecision>,
-    /// The worker of each session that was assigned; `None`: no live worker can take it now.
+    /// The new worker of sessions. `None` takes a session from its worker: it gets one when it has something to perform and
+    /// a worker for it is live.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) placed: Vec<(SessionId, Option<String>)>,
     /// What the agents of the run start from; only in the first batch.
@@ -153,8 +154,8 @@ pub(crate) struct PerformRequest {
 }
 
 impl PerformRequest {
-    /// Returns whether the effect may change something, so that it matters whether it was begun before.
-    pub(crate) const fn has_side_effects(&self) -> bool {
+    /// Returns whether a tool of an agent may change something, so that it must not be begun twice.
+    pub(crate) const fn must_not_repeat(&self) -> bool {
         matches!(self.effect, Effect::Tool { .. } | Effect::Write { .. })
     }
 }

@@ -44,8 +44,8 @@ const BACKLOG: u32 = 128;
 const CONNECT: Duration = Duration::from_secs(1);
 /// How many signs of life without an effect to perform end a worker that is leaving.
 const IDLE_BEATS_UNTIL_END: u32 = 2;
-/// After how many signs of life a worker that is leaving ends in any case.
-const LONGEST_DRAIN: u32 = 600;
+/// After how long a worker that is leaving ends in any case.
+const LONGEST_DRAIN: Duration = Duration::from_secs(600);
 /// The version of the server that this version was tested with, up to its last number.
 const SERVER_VERSION: &str = "1.7.";
 
@@ -146,17 +146,17 @@ impl ClusterWorker {
         }
         let instance = format!("{name}-{}-{}", wall_now(), std::process::id());
         remove_old_checkouts(&checkouts, retention);
-        let performers = PerformerThreadSetup { factory, store, checkouts };
-        let replicas =
-            PerformerThread::start(ingress.clone(), name.clone(), instance.clone(), performers);
-        let replicas = replicas.map_err(ClusterWorkerError::Thread)?;
-        let performing = replicas.performing();
+        let setup = PerformerThreadSetup { factory, store, checkouts };
+        let performers =
+            PerformerThread::start(ingress.clone(), name.clone(), instance.clone(), setup);
+        let performers = performers.map_err(ClusterWorkerError::Thread)?;
+        let performing = performers.performing();
         let (stop, stopped) = watch::channel(false);
         if let Some(address) = health {
             serve_health(address, &name, performing.clone()).await?;
         }
         let service =
-            NamedWorkerService { name: name.clone(), instance: instance.clone(), replicas };
+            NamedWorkerService { name: name.clone(), instance: instance.clone(), performers };
         request_signature::install_verifier();
         let endpoint = || match &identity_key {
             Some(key) => Endpoint::builder()
@@ -207,11 +207,15 @@ impl ClusterWorker {
         let (mut drain, mut end) = (std::pin::pin!(drain), std::pin::pin!(end));
         let mut beats = tokio::time::interval(HEARTBEAT_INTERVAL);
         beats.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        let (mut unanswered, mut idle_beats, mut drain_beats) = (0, 0, 0);
+        let (mut unanswered, mut idle_beats) = (0, 0);
+        let mut drain_end = None;
         loop {
             tokio::select! {
                 () = &mut end => break,
-                () = &mut drain, if !self.beat.is_leaving => self.beat.is_leaving = true,
+                () = &mut drain, if !self.beat.is_leaving => {
+                    self.beat.is_leaving = true;
+                    drain_end = Some(tokio::time::Instant::now() + LONGEST_DRAIN);
+                }
                 _ = beats.tick() => {}
             }
             match self.show_life().await {
@@ -227,9 +231,10 @@ impl ClusterWorker {
                 }
             }
             if self.beat.is_leaving {
-                drain_beats += 1;
                 idle_beats = if *self.performing.borrow() == 0 { idle_beats + 1 } else { 0 };
-                if idle_beats > IDLE_BEATS_UNTIL_END || drain_beats > LONGEST_DRAIN {
+                if idle_beats > IDLE_BEATS_UNTIL_END
+                    || drain_end.is_some_and(|end| end <= tokio::time::Instant::now())
+                {
                     break;
                 }
             }
@@ -359,7 +364,7 @@ async fn serve_health(
 
 /// Performs effects. Registered under a name of its own for each worker.
 struct WorkerService {
-    replicas: PerformerThread,
+    performers: PerformerThread,
     instance: String,
 }
 
@@ -379,13 +384,13 @@ impl WorkerService {
         request: RetryableInput<PerformRequest>,
     ) -> Result<(), HandlerError> {
         let mut request = request.read()?;
-        if request.has_side_effects() {
+        if request.must_not_repeat() {
             // The journal remembers which process began it.
             let instance = self.instance.clone();
             let begun = ctx.run(|| async move { Ok(instance) }).name("begin").await?;
             request.is_repeated |= begun != self.instance;
         }
-        Ok(self.replicas.perform(request).await.map_err(FollowFailed)?)
+        Ok(self.performers.perform(request).await.map_err(FollowFailed)?)
     }
 }
 
@@ -398,7 +403,7 @@ struct FollowFailed(String);
 struct NamedWorkerService {
     name: String,
     instance: String,
-    replicas: PerformerThread,
+    performers: PerformerThread,
 }
 
 impl IntoServiceDefinition for NamedWorkerService {
@@ -407,9 +412,9 @@ impl IntoServiceDefinition for NamedWorkerService {
         if let Ok(name) = worker_service(&self.name).try_into() {
             found.name = name;
         }
-        let Self { instance, replicas, .. } = self;
+        let Self { instance, performers, .. } = self;
         service_definition(
-            WorkerServiceHandler(Arc::new(WorkerService { replicas, instance })),
+            WorkerServiceHandler(Arc::new(WorkerService { performers, instance })),
             found,
         )
     }

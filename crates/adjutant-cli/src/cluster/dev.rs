@@ -31,7 +31,7 @@ const WORKERS: [&str; 2] = ["dev-1", "dev-2"];
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The pause between two looks at the programs.
-const LOOK: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// How long a program has to end after a signal.
 const STOP_TIMEOUT: Duration = Duration::from_secs(15);
@@ -90,7 +90,7 @@ pub(crate) fn run_dev(args: &DevArgs, home: Option<PathBuf>) -> Result<Exit, Fai
             tokio::select! {
                 _ = interrupt.recv() => break None,
                 _ = terminate.recv() => break None,
-                () = tokio::time::sleep(LOOK) => {}
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
             }
             if let Some(name) = programs.ended() {
                 break Some(name);
@@ -165,7 +165,8 @@ fn start_node(server: &Path, place: &Path, ports: [u16; 3]) -> std::io::Result<C
          default-num-partitions = 4\nrocksdb-total-memory-size = \"256 MiB\"\n\
          log-disable-ansi-codes = true\n\n\
          [admin]\nbind-address = \"127.0.0.1:{admin}\"\ndisable-web-ui = true\n\n\
-         [ingress]\nbind-address = \"127.0.0.1:{ingress}\"\n"
+         [ingress]\nbind-address = \"127.0.0.1:{ingress}\"\n\n\
+         [worker.invoker]\nhttp2-keep-alive-interval = \"5s\"\nhttp2-keep-alive-timeout = \"10s\"\n"
     );
     let file = place.join("restate.toml");
     fs::write(&file, config)?;
@@ -201,7 +202,7 @@ impl ClusterProcesses {
             Some(name) => format!("the {name} has ended"),
             None if began.elapsed() > START_TIMEOUT => "it takes too long".to_owned(),
             None => {
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
                 return Ok(());
             }
         };

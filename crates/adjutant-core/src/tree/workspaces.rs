@@ -152,6 +152,14 @@ impl Tree {
         let index = *self.by_session.get(&session)?;
         self.chain(index).find_map(|node| Some((node.session, node.space.as_ref()?)))
     }
+
+    /// Returns the ancestors of a delegation that have workspaces of their own, the nearest first. Its workspace is made
+    /// from theirs, and its work may be merged into them.
+    pub fn ancestors_with_spaces(&self, session: SessionId) -> impl Iterator<Item = SessionId> {
+        let index = self.by_session.get(&session).copied();
+        let above = index.into_iter().flat_map(|index| self.chain(index)).skip(1);
+        above.filter(|node| node.space.is_some()).map(|node| node.session)
+    }
 }
 
 fn no_space(node: &Node, none: &WorkspaceFailure) -> PlannedEnd {

@@ -40,8 +40,7 @@ use crate::engine::storage::{CreatedCallback, ID_ATTEMPTS, OpenRun, Storage};
 use crate::ids::{IdSource, RandomSource, os_random};
 use crate::portable::PortableWork;
 use crate::remote::{
-    FollowedRun, FollowerRole, RecordedDecision, RemoteOpening, RemoteRuntime, RunLink,
-    count_decided,
+    FollowerRole, RecordedDecision, RemoteOpening, RemoteRun, RemoteRuntime, RunLink, count_decided,
 };
 use crate::roster::AgentDefinition;
 use crate::runner::clock::{RunClock, WallClock, wall_now};
@@ -514,7 +513,7 @@ impl Engine {
                         return Err(EngineError::Remote(problem));
                     }
                 };
-                runner.follow(FollowedRun::new(link, FollowerRole::FrontEnd, 0)).await?
+                runner.follow(RemoteRun::new(link, FollowerRole::FrontEnd, 0)).await?
             }
         };
         if let Some(spaces) = spaces {
@@ -561,7 +560,7 @@ impl Engine {
         let clock = RunClock::start(wall, Timestamp::ZERO);
         let listener = ControlListener::new(None);
         let runner = Runner::new(clock, journal, durable, control, listener, context, reporters);
-        runner.perform_requests(opening, FollowedRun::new(link, FollowerRole::Worker, 0)).await
+        runner.perform_requests(opening, RemoteRun::new(link, FollowerRole::Worker, 0)).await
     }
 
     /// Follows a run that its runtime decides, after the process that started it has gone. Catches up its mirror first.
@@ -573,7 +572,9 @@ impl Engine {
         let mut records: Vec<JournalRecord<Event>> = Vec::new();
         let opened = storage.reopen(run, |record| records.push(record))?;
         let OpenRun { id, folder, journal, durable, lock } = opened;
-        let link = runtime.follow(run, self.workdir.clone()).await.map_err(EngineError::Remote)?;
+        let known = count_decided(&records);
+        let link = runtime.follow(run, self.workdir.clone(), known).await;
+        let link = link.map_err(EngineError::Remote)?;
         let age = records.last().map_or(Timestamp::ZERO, |record| record.at);
         let context = EffectContext {
             brief_builder: self.brief_builder,
@@ -592,7 +593,7 @@ impl Engine {
         for record in &records {
             runner.replay(record)?;
         }
-        let followed = FollowedRun::new(link, FollowerRole::FrontEnd, count_decided(&records));
+        let followed = RemoteRun::new(link, FollowerRole::FrontEnd, known);
         let outcome = runner.follow_on(followed).await?;
         folder.as_ref().map_or(Ok(()), |folder| folder.mark_continued(false))?;
         drop(lock);

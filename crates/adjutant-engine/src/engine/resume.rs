@@ -19,7 +19,7 @@ use crate::briefs::brief_builder::BriefBuilder;
 use crate::control::ControlListener;
 use crate::engine::storage::OpenRun;
 use crate::engine::{Engine, EngineError, FinishedRun, RunHost};
-use crate::remote::{FollowedRun, FollowerRole, RemoteOpening, RemoteRuntime, count_decided};
+use crate::remote::{FollowerRole, RemoteOpening, RemoteRun, RemoteRuntime, count_decided};
 use crate::runner::clock::RunClock;
 use crate::runner::effects::writing::check_interrupted_writes;
 use crate::runner::{EffectContext, Runner};
@@ -256,14 +256,14 @@ async fn resume_there(
     let mark = |is_continued| folder.map_or(Ok(()), |folder| folder.mark_continued(is_continued));
     // If this process is lost now, `resume` follows the run again.
     mark(true)?;
-    let link = match runtime.resume(opening).await {
+    let link = match runtime.resume(opening, known).await {
         Ok(link) => link,
         Err(problem) => {
             mark(false)?;
             return Err(EngineError::Remote(problem));
         }
     };
-    let followed = FollowedRun::new(link, FollowerRole::FrontEnd, known);
+    let followed = RemoteRun::new(link, FollowerRole::FrontEnd, known);
     let outcome = runner.follow_on(followed).await?;
     mark(false)?;
     Ok(Some(outcome))

@@ -2,6 +2,8 @@
 //!
 //! Start at [`Runner::take_update`]. A front end mirrors the decisions into its journal; a worker only folds them.
 
+use std::collections::BTreeMap;
+
 use adjutant_core::{Command, Effect, Outcome, SessionId};
 use tokio::sync::oneshot;
 
@@ -9,9 +11,9 @@ use super::Runner;
 use crate::control::{ControlRefusal, QueuedRequest};
 use crate::engine::EngineError;
 use crate::remote::{
-    FollowedRun, FollowerRole, RecordedDecision, RunAuthority, RunUpdate, SentCommand,
+    FollowerRole, RecordedDecision, RemoteRun, RunAuthority, RunUpdate, SentCommand,
 };
-use crate::runner::effects::writing::check_interrupted_writes;
+use crate::runner::effects::writing::check_interrupted_write;
 use crate::runner::record::{durability, ended_sessions};
 
 impl Runner {
@@ -19,7 +21,7 @@ impl Runner {
     pub(crate) async fn perform_requests(
         mut self,
         opening: Vec<RecordedDecision>,
-        followed: FollowedRun,
+        followed: RemoteRun,
     ) -> Result<Outcome, EngineError> {
         self.authority = RunAuthority::Remote(followed);
         self.take_update(RunUpdate::Recorded(opening))?;
@@ -27,7 +29,7 @@ impl Runner {
     }
 
     /// Follows a run whose records so far were replayed.
-    pub(crate) async fn follow_on(mut self, followed: FollowedRun) -> Result<Outcome, EngineError> {
+    pub(crate) async fn follow_on(mut self, followed: RemoteRun) -> Result<Outcome, EngineError> {
         let role = followed.role;
         self.authority = RunAuthority::Remote(followed);
         // The questions that the earlier process asked are asked again. If the run has ended here, it may have been
@@ -123,22 +125,30 @@ impl Runner {
         if waiting.len() > 1 {
             return Ok(());
         }
-        match is_repeated.then(|| self.interrupted_output(&effect)).flatten() {
-            Some(answer) => self.send(answer, None),
-            None => self.perform(effect),
+        if !is_repeated {
+            return self.perform(effect);
         }
+        self.perform_or_say_interrupted(effect)
     }
 
-    /// Returns the answer to a tool call that an earlier process may have begun; `None` if it can be repeated.
-    fn interrupted_output(&self, effect: &Effect) -> Option<Command> {
-        let (Effect::Tool { session, turn, index, .. }
-        | Effect::Write { session, turn, index, .. }) = effect
-        else {
-            return None;
-        };
-        let findings = check_interrupted_writes(&self.tree, &|session| self.tool_site(session));
-        let output = self.tree.interrupted_output(*session, *index, &findings)?;
-        Some(Command::TakeOutput { session: *session, turn: *turn, call: *index, output })
+    /// Performs an effect that an earlier process may have begun, unless that must not happen twice: then the agent is
+    /// told what is known about it.
+    fn perform_or_say_interrupted(&mut self, effect: Effect) -> Result<(), EngineError> {
+        if let Effect::Write { session, turn, index, intent, .. } = effect {
+            let tool_site = self.tool_site(session);
+            self.tasks.spawn_blocking(move || {
+                let findings = check_interrupted_write(&tool_site, session, turn, index, &intent);
+                let output = intent.interrupted_result(&findings);
+                Command::TakeOutput { session, turn, call: index, output }.into()
+            });
+            return Ok(());
+        }
+        if let Effect::Tool { session, turn, index, .. } = effect
+            && let Some(output) = self.tree.interrupted_output(session, index, &BTreeMap::new())
+        {
+            return self.send(Command::TakeOutput { session, turn, call: index, output }, None);
+        }
+        self.perform(effect)
     }
 
     /// Tells those who wait for effects that are no longer due.
@@ -156,8 +166,9 @@ impl Runner {
     fn take_decision(&mut self, decision: RecordedDecision) -> Result<Vec<Effect>, EngineError> {
         let RecordedDecision { at, wall_ms, mut events } = decision;
         let RunAuthority::Remote(followed) = &mut self.authority else { return Ok(Vec::new()) };
-        let known = usize::try_from(followed.skipped).unwrap_or(usize::MAX).min(events.len());
-        followed.skipped -= known as u64;
+        let known =
+            usize::try_from(followed.already_mirrored).unwrap_or(usize::MAX).min(events.len());
+        followed.already_mirrored -= known as u64;
         events.drain(..known);
         let role = followed.role;
         self.clock.catch_up(at);
@@ -226,7 +237,7 @@ impl FollowerRole {
 
 impl RunAuthority {
     /// Returns the run that is followed, if another runtime decides it.
-    pub(super) const fn followed(&mut self) -> Option<&mut FollowedRun> {
+    pub(super) const fn followed(&mut self) -> Option<&mut RemoteRun> {
         match self {
             Self::Here => None,
             Self::Remote(followed) => Some(followed),

@@ -15,7 +15,7 @@ mod story;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use adjutant_core::schema::ReturnFormat;
@@ -35,7 +35,7 @@ use crate::control::{ControlListener, QueuedRequest};
 use crate::engine::storage::SyncProgress;
 use crate::engine::{EngineError, RunGuard, RunOpening};
 use crate::ids::IdSource;
-use crate::remote::{FollowedRun, RunAuthority, RunUpdate};
+use crate::remote::{RemoteRun, RunAuthority, RunUpdate};
 use crate::runner::clock::RunClock;
 use crate::runner::effects::question_queue::QuestionQueue;
 use crate::runner::effects::workers::{AdmittedCalls, WorkerSlot};
@@ -129,6 +129,18 @@ struct RunningWork {
     command: Option<Arc<CancelHandle>>,
     /// The external agent that does the work.
     worker: Option<WorkerSlot>,
+}
+
+impl RunningWork {
+    fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(command) = &self.command {
+            command.cancel();
+        }
+        if let Some(model) = &self.model {
+            model.abort();
+        }
+    }
 }
 
 /// The system prompt and tools of an agent.
@@ -255,24 +267,33 @@ impl Runner {
     }
 
     /// Follows a run that a runtime decides until it has ended, and is on disk if this is its front end.
-    pub(crate) async fn follow(mut self, followed: FollowedRun) -> Result<Outcome, EngineError> {
+    pub(crate) async fn follow(mut self, followed: RemoteRun) -> Result<Outcome, EngineError> {
         self.authority = RunAuthority::Remote(followed);
         self.work().await
     }
 
     /// Runs the loop until the run has ended and is on disk.
     async fn work(mut self) -> Result<Outcome, EngineError> {
-        self.journal.submit()?;
-        while !self.closed {
-            self.next_input().await?;
-            self.take_ready_results()?;
-            self.journal.submit()?;
+        if let Err(error) = self.work_until_closed().await {
+            // What they do could no longer be recorded.
+            self.running.values().for_each(RunningWork::stop);
+            return Err(error);
         }
         self.tasks.abort_all();
         let outcome = self.tree.outcome().unwrap_or(Outcome::Failed);
         self.journal.close()?;
         self.listener.close().await;
         Ok(outcome)
+    }
+
+    async fn work_until_closed(&mut self) -> Result<(), EngineError> {
+        self.journal.submit()?;
+        while !self.closed {
+            self.next_input().await?;
+            self.take_ready_results()?;
+            self.journal.submit()?;
+        }
+        Ok(())
     }
 
     /// Applies a record of an earlier process without performing its effects.

@@ -39,6 +39,7 @@ mod worktree;
 pub use error::WorkspaceError;
 pub use portable::{
     PortableBase, base_references, create_repository, recreate_checkout, refuse_new_credentials,
+    work_reference,
 };
 pub use rebase::RebasedWorkspace;
 pub use record::{WorkspaceBacking, WorkspaceRecord};

@@ -20,7 +20,7 @@ use super::credentials::{
 use crate::git::DiffStatus;
 use crate::git::path_of;
 use crate::private;
-use crate::{Git, GitError, HeadRef, ObjectId, Repository, head_around};
+use crate::{Git, GitError, HeadRef, ObjectId, Repository, ResultRef, head_around};
 
 /// The mode of a submodule, whose id is a commit of another repository.
 const SUBMODULE_MODE: u32 = 0o160_000;
@@ -65,7 +65,7 @@ impl PortableBase {
         differs
             .into_iter()
             .try_for_each(|head| refuse_new_credentials(repository, &captured.commit, head))?;
-        for commit in more.iter().chain([&captured.commit]) {
+        for commit in more.iter().chain(&captured.head).chain([&captured.commit]) {
             keep_base(repository, run, commit)?;
         }
         let folder = fs::canonicalize(folder).map_err(WorkspaceError::io("opening a directory"))?;
@@ -98,6 +98,25 @@ impl PortableBase {
 #[must_use]
 pub fn base_references(run: &str, commits: &[ObjectId]) -> Vec<String> {
     commits.iter().map(|commit| base_ref(run, commit)).collect()
+}
+
+/// Returns a reference that names a commit of the work of a delegation: its result, or one that is made here.
+///
+/// # Errors
+///
+/// When git fails.
+pub fn work_reference(
+    repository: &Repository,
+    run: &str,
+    child: &str,
+    commit: &ObjectId,
+) -> Result<String, WorkspaceError> {
+    let result = ResultRef::new(run, child)?;
+    if repository.result(&result)?.as_ref() == Some(commit) {
+        return Ok(result.to_string());
+    }
+    keep_base(repository, run, commit)?;
+    Ok(base_ref(run, commit))
 }
 
 fn keep_base(repository: &Repository, run: &str, commit: &ObjectId) -> Result<(), WorkspaceError> {

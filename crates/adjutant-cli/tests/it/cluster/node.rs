@@ -112,7 +112,8 @@ impl<'rig> Cluster<'rig> {
         );
         let mut sections = format!(
             "[admin]\nbind-address = \"127.0.0.1:{admin}\"\ndisable-web-ui = true\n\
-             [ingress]\nbind-address = \"127.0.0.1:{ingress}\"\n"
+             [ingress]\nbind-address = \"127.0.0.1:{ingress}\"\n\
+             [worker.invoker]\nhttp2-keep-alive-interval = \"5s\"\nhttp2-keep-alive-timeout = \"10s\"\n"
         );
         if self.nodes.len() > 1 {
             text += &format!(

@@ -11,6 +11,7 @@ use rustix::process::Signal;
 use crate::cluster::node::{Cluster, request, server, until};
 use crate::support::project::{Project, done, one_story, runs, says, writes};
 use crate::support::rig::Rig;
+use crate::support::running::Running;
 use crate::support::server::Server;
 
 /// The files of a store that belong to runs.
@@ -287,15 +288,37 @@ fn work_that_comes_back_to_a_worker_has_what_was_done_elsewhere_meanwhile() {
     rig.assert_unharmed();
 }
 
+/// Starts the only story of a project, and returns the process.
+fn start_story<'a>(project: &'a Project, runtime: &str) -> Running<'a> {
+    let model = format!("script:{}", project.rig().path().join("script.json").display());
+    let args = ["story", "prd.json", "--yes", "--enable-delegation", "--model", &model];
+    project.call(args).args(["--runtime", runtime]).start()
+}
+
+/// Returns how many results of tools the only run has; none before it has begun.
+fn tool_results(rig: &Rig) -> usize {
+    let Some(run) = rig.runs().pop() else { return 0 };
+    let log = rig.run(["log", &run, "--json"]);
+    log.lines().filter(|record| record["event"]["type"] == "tool_returned").count()
+}
+
+/// Returns the files of the story's branch, with the ids of their contents.
+fn story_files(project: &Project) -> String {
+    let branches = project.repo.git(["branch", "--list", "--format=%(refname:short)"]);
+    let story = branches.lines().find(|name| *name != "main").unwrap().to_owned();
+    project.repo.git(["ls-tree", "-r", &story])
+}
+
 #[test]
 fn a_story_with_children_on_workers_that_share_nothing_ends_as_it_does_locally() {
     let Some(node) = server() else { return };
     let project = || {
         let turns = [
+            writes("US-001", "ground", "laid by the parent\n"),
             says("US-001", "[delegate:Implement JWT:1]\n[delegate:Create UI:1]"),
             done("US-001"),
             writes("Implement JWT", "jwt", "by jwt\n"),
-            runs("Implement JWT", "cat prd.json > copy && ls"),
+            runs("Implement JWT", "cat prd.json ground > copy && ls"),
             done("Implement JWT"),
             writes("Create UI", "ui", "by ui\n"),
             done("Create UI"),
@@ -310,26 +333,110 @@ fn a_story_with_children_on_workers_that_share_nothing_ends_as_it_does_locally()
     let runtime = cluster.runtime();
     let run = |runtime: &str| {
         let project = project();
-        let model = format!("script:{}", project.rig().path().join("script.json").display());
-        let args = [
-            "story",
-            "prd.json",
-            "--yes",
-            "--enable-delegation",
-            "--model",
-            &model,
-            "--runtime",
-            runtime,
-        ];
-        let output = project.call(args).run();
+        let output = start_story(&project, runtime).finish();
         assert_eq!(output.code, 0, "{runtime}: {output}");
-        let branches = project.repo.git(["branch", "--list", "--format=%(refname:short)"]);
-        let story = branches.lines().find(|name| *name != "main").unwrap().to_owned();
-        project.repo.git(["ls-tree", "-r", &story])
+        story_files(&project)
     };
     assert_eq!(run(&runtime), run("local"));
     until("the store has nothing of the run", || stored_runs(&base).is_empty());
     base.assert_unharmed();
+}
+
+#[test]
+fn the_work_of_a_story_and_its_children_is_complete_after_their_worker_was_lost() {
+    let Some(node) = server() else { return };
+    let children = ["Implement JWT", "Create UI", "Write docs", "Add tests"];
+    let mut turns = vec![
+        writes("US-001", "ground", "laid by the parent\n"),
+        says("US-001", &children.map(|child| format!("[delegate:{child}:1]")).join("\n")),
+        runs("US-001", "cat 'Implement JWT' 'Create UI' 'Write docs' 'Add tests' > all"),
+        done("US-001"),
+    ];
+    for (nth, child) in children.iter().enumerate() {
+        turns.push(writes(child, child, &format!("by {child}\n")));
+        // They end one after another, so that some are merged by the worker that takes over.
+        turns.push(runs(child, &format!("sleep {}", 3 + nth)));
+        turns.push(done(child));
+    }
+    let project = Project::new(&one_story(), turns);
+    let rig = project.rig();
+    let mut cluster = Cluster::start(rig, node);
+    for worker in ["one", "two", "three"] {
+        start(rig, &mut cluster, worker, None);
+    }
+    let front = start_story(&project, &cluster.runtime());
+    until("the parent and its children have written", || tool_results(rig) > children.len());
+    let lost = worker_at_work(rig, &["one", "two", "three"]);
+    cluster.kill_worker(lost);
+    fs::remove_dir_all(home(rig, lost)).unwrap();
+    let output = front.finish();
+    assert_eq!(output.code, 0, "{output}");
+    let files = story_files(&project);
+    let names: Vec<&str> =
+        files.lines().map(|line| line.split('\t').next_back().unwrap()).collect();
+    for name in children.into_iter().chain(["ground", "all"]) {
+        assert!(names.iter().any(|it| it.trim_matches('"') == name), "{name}: {files}");
+    }
+    rig.assert_unharmed();
+}
+
+#[test]
+fn work_that_an_agent_has_undone_stays_undone_at_another_worker() {
+    let Some(node) = server() else { return };
+    let turns = [
+        writes("a", "made.txt", "made\n"),
+        runs("a", "rm made.txt"),
+        runs("a", "sleep 600"),
+        runs("a", "ls > seen.txt"),
+        says("a", "Done."),
+    ];
+    let project = Project::new(&one_story(), turns);
+    let rig = project.rig();
+    let mut cluster = Cluster::start(rig, node);
+    start(rig, &mut cluster, "one", None);
+    let runtime = cluster.runtime();
+    let model = format!("script:{}", rig.path().join("script.json").display());
+    let args = ["delegate", "--yes", "--write", "--model", &model, "-t", "a=Write"];
+    let front = project.call(args).args(["--runtime", &runtime]).start();
+    until("the file is removed again", || tool_results(rig) == 2);
+    start(rig, &mut cluster, "two", None);
+    cluster.kill_worker("one");
+    fs::remove_dir_all(home(rig, "one")).unwrap();
+    let output = front.finish();
+    assert_eq!(output.code, 0, "{output}");
+    let seen = project.left(&rig.only_run(), "a", "seen.txt");
+    assert!(seen.contains("prd.json") && !seen.contains("made.txt"), "{seen}");
+    rig.assert_unharmed();
+}
+
+#[test]
+fn a_result_that_the_user_has_discarded_does_not_come_back_when_the_run_is_continued() {
+    let Some(node) = server() else { return };
+    let turns = [
+        writes("a", "a.txt", "a\n"),
+        says("a", "Done."),
+        writes("b", "b.txt", "b\n"),
+        says("b", "Done."),
+        writes("a", "more.txt", "more\n"),
+        says("a", "Done again."),
+    ];
+    let project = Project::new(&one_story(), turns);
+    let rig = project.rig();
+    let mut cluster = Cluster::start(rig, node);
+    start(rig, &mut cluster, "one", None);
+    let runtime = cluster.runtime();
+    let model = format!("script:{}", rig.path().join("script.json").display());
+    let args =
+        ["delegate", "--yes", "--write", "--model", &model, "-t", "a=Write", "-t", "b=Write"];
+    let output = project.call(args).args(["--runtime", &runtime]).run();
+    assert_eq!(output.code, 0, "{output}");
+    assert_eq!(project.call(["discard", "b", "--yes"]).run().code, 0);
+    let output = project.call(["resume", "a", "--say", "More", "--yes"]).run();
+    assert_eq!(output.code, 0, "{output}");
+    let output = project.call(["diff", "--stat"]).run();
+    assert!(output.stdout.contains("more.txt"), "{output}");
+    assert!(!output.stdout.contains("b.txt"), "{output}");
+    rig.assert_unharmed();
 }
 
 #[test]
@@ -346,10 +453,13 @@ fn what_cannot_be_done_on_copies_is_refused_before_the_run_begins() {
         project.call([args.as_slice(), more].concat()).run()
     };
     let command = ["run", "--yes", "--model", &model, "/research 1", "--runtime", &runtime];
+    let on_list = ["run", "--write", "--yes", "--model", &model, "/research 1"];
+    let on_list = [&on_list[..], &["--runtime", &runtime]].concat();
     rig.tasks(".adjutant/specs", &[1]);
     let refused = [
         (delegate(&["--write", "--include-ignored", "target"]), "leave --include-ignored out"),
         (project.call(command).run(), "use --write, or --runtime local"),
+        (project.call(on_list).run(), "the list of tasks there would not be updated"),
     ];
     for (output, text) in refused {
         assert_eq!(output.code, 1, "{output}");

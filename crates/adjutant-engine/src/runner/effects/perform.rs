@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use adjutant_core::policy::Operation;
@@ -176,13 +175,7 @@ impl Runner {
                 self.signalled.remove(&session);
                 self.admitted.forget(session);
                 if let Some(work) = self.running.remove(&session) {
-                    work.stop.store(true, Ordering::Relaxed);
-                    if let Some(command) = work.command {
-                        command.cancel();
-                    }
-                    if let Some(model) = work.model {
-                        model.abort();
-                    }
+                    work.stop();
                 }
             }
             Effect::Close => self.closed = true,

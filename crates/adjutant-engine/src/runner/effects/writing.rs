@@ -113,21 +113,32 @@ pub(crate) fn check_interrupted_writes(
     tree: &Tree,
     tool_site: &dyn Fn(SessionId) -> ToolSite,
 ) -> BTreeMap<(SessionId, u32), Vec<WriteFinding>> {
-    let looked = tree.open_writes().map(|(session, turn, call, intent)| {
-        let found = tool_site(session).with_toolbox(|toolbox| {
-            let findings = intent.changes().map(|change| {
-                // Best effort: a leftover temporary file does no harm.
-                let _ = toolbox.clean(&change.path, &temp_name(session, turn, call));
-                match toolbox.content_hash(&change.path) {
-                    Ok(now) => change.judge(now.as_deref()),
-                    Err(_) => WriteFinding::Unknown,
-                }
-            });
-            Ok(findings.collect())
-        });
-        // If the workspace cannot be opened, the state of its files is unknown.
-        let looked = found.unwrap_or_default();
-        ((session, call), looked)
+    let checked = tree.open_writes().map(|(session, turn, call, intent)| {
+        let site = tool_site(session);
+        ((session, call), check_interrupted_write(&site, session, turn, call, intent))
     });
-    looked.collect()
+    checked.collect()
+}
+
+/// Checks the files of a recorded change without a result. Blocks.
+pub(crate) fn check_interrupted_write(
+    tool_site: &ToolSite,
+    session: SessionId,
+    turn: u32,
+    call: u32,
+    intent: &WriteIntent,
+) -> Vec<WriteFinding> {
+    let found = tool_site.with_toolbox(|toolbox| {
+        let findings = intent.changes().map(|change| {
+            // Best effort: a leftover temporary file does no harm.
+            let _ = toolbox.clean(&change.path, &temp_name(session, turn, call));
+            match toolbox.content_hash(&change.path) {
+                Ok(now) => change.judge(now.as_deref()),
+                Err(_) => WriteFinding::Unknown,
+            }
+        });
+        Ok(findings.collect())
+    });
+    // If the workspace cannot be opened, the state of its files is unknown.
+    found.unwrap_or_default()
 }
