@@ -348,10 +348,17 @@ struct Placement {
 }
 
 impl SessionPlacements {
-    /// Notes that a session was given to this worker, or else to another one or to none.
+    /// Notes that a session was given to this worker, or else to another one.
     pub fn note(&self, session: SessionId, epoch: u64, is_here: bool) {
         let placement = Placement { epoch, is_elsewhere: !is_here };
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(session, placement);
+    }
+
+    /// Returns whether a session was given to a worker after this epoch.
+    #[must_use]
+    pub fn have_changed_since(&self, session: SessionId, epoch: u64) -> bool {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(&session).is_some_and(|placement| placement.epoch > epoch)
     }
 
     /// Returns the epoch of a session. Fails if this worker does not have it.

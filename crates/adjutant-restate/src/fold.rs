@@ -33,6 +33,8 @@ pub(crate) struct RunFold {
     pub(crate) placed: BTreeMap<SessionId, Option<String>>,
     /// Every worker that had a session of the run, also those that were lost.
     pub(crate) workers: BTreeSet<String>,
+    /// Every session that was ever given to a worker, which may have begun its effects.
+    pub(crate) begun: BTreeSet<SessionId>,
     /// The time of the last decision.
     pub(crate) latest: Timestamp,
     /// The tools that commands of the run need.
@@ -71,7 +73,10 @@ impl RunFold {
 
     /// Gives sessions to workers.
     pub(crate) fn place(&mut self, placed: &[(SessionId, Option<String>)]) {
-        self.workers.extend(placed.iter().filter_map(|(_, worker)| worker.clone()));
+        for (session, worker) in placed {
+            self.workers.extend(worker.clone());
+            self.begun.extend(worker.as_ref().map(|_| *session));
+        }
         self.placed.extend(placed.iter().cloned());
     }
 

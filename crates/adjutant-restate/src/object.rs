@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use adjutant_core::policy::WorkspaceSharing;
-use adjutant_core::{Command, Effect, Event, SessionId, Timestamp};
+use adjutant_core::{Command, Effect, Event, SessionId, Timestamp, Tree};
 use adjutant_engine::portable::{StoreError, remove_work};
 use adjutant_engine::{ControlRefusal, RecordedDecision};
 use restate_sdk::context::RequestTarget;
@@ -187,8 +187,7 @@ impl RunObject {
         if head != before {
             ctx.set("head", Json(head.clone()));
         }
-        let fresh = work.effects.len() - work.stranded;
-        for (nth, effect) in work.effects.into_iter().enumerate() {
+        for RequestedEffect { effect, is_repeated } in work.effects {
             let workers: BTreeSet<&str> = match session_of(&effect) {
                 Some(session) => {
                     fold.placed.get(&session).and_then(Option::as_deref).into_iter().collect()
@@ -205,7 +204,7 @@ impl RunObject {
                     run: run.parse().map_err(|_| TerminalError::new("the key is no run id"))?,
                     batches: head.batches,
                     effect: effect.clone(),
-                    is_repeated: nth >= fresh && lost.is_some(),
+                    is_repeated,
                 };
                 ctx.request::<_, ()>(target, Json(request)).send();
             }
@@ -405,33 +404,41 @@ impl Decider {
 
 /// The effects to request from workers.
 struct RequestedWork {
-    effects: Vec<Effect>,
-    /// How many of them, at the end, were requested before.
-    stranded: usize,
+    effects: Vec<RequestedEffect>,
+}
+
+/// An effect to request from a worker.
+struct RequestedEffect {
+    effect: Effect,
+    /// Whether another worker may have begun it.
+    is_repeated: bool,
 }
 
 impl RequestedWork {
-    const fn new(effects: Vec<Effect>) -> Self {
-        Self { effects, stranded: 0 }
+    fn new(effects: Vec<Effect>) -> Self {
+        let fresh = |effect| RequestedEffect { effect, is_repeated: false };
+        Self { effects: effects.into_iter().map(fresh).collect() }
     }
 
     /// Adds the effects under way whose worker is gone, or that no worker was there for.
     fn add_stranded(&mut self, fold: &RunFold, lost: Option<&str>) {
-        let is_stranded = |effect: &Effect| {
-            let Some(session) = session_of(effect) else { return false };
+        let stranded = |effect: Effect| {
+            let session = session_of(&effect)?;
             let worker = fold.placed.get(&session).and_then(Option::as_deref);
-            (worker.is_none() || worker == lost) && fold.in_flight.has(&effect.key())
+            let is_stranded =
+                (worker.is_none() || worker == lost) && fold.in_flight.has(&effect.key());
+            let is_repeated = fold.begun.contains(&session);
+            is_stranded.then_some(RequestedEffect { effect, is_repeated })
         };
-        let before = self.effects.len();
-        self.effects.extend(fold.tree.all_due().effects.into_iter().filter(is_stranded));
-        self.stranded = self.effects.len() - before;
+        self.effects.extend(fold.tree.all_due().effects.into_iter().filter_map(stranded));
     }
 
     /// Returns the sessions of the effects that have no worker.
     fn unplaced(&self, fold: &RunFold, lost: Option<&str>) -> BTreeSet<SessionId> {
         let needs_worker =
             |effect: &&Effect| !matches!(effect, Effect::Stop { .. } | Effect::StopModel { .. });
-        let sessions = self.effects.iter().filter(needs_worker).filter_map(session_of);
+        let effects = self.effects.iter().map(|it| &it.effect);
+        let sessions = effects.filter(needs_worker).filter_map(session_of);
         sessions
             .filter(|session| {
                 let worker = fold.placed.get(session).and_then(Option::as_deref);
@@ -453,8 +460,6 @@ fn place(
     lost: Option<&str>,
 ) -> Vec<(SessionId, Option<String>)> {
     let tree = &fold.tree;
-    let policy = tree.policy();
-    let writes = policy.workspace == WorkspaceSharing::Own && !policy.in_place;
     let is_work_bound_to_worker = fold.is_work_bound_to_worker();
     let is_live = |session: &SessionId| tree.node(*session).is_some_and(|node| node.is_live());
     let mut loads: BTreeMap<&str, usize> = BTreeMap::new();
@@ -473,7 +478,6 @@ fn place(
         if result.contains_key(session) {
             continue;
         }
-        let node = tree.node(*session);
         let above: Vec<SessionId> = tree.ancestors_with_spaces(*session).collect();
         // Also if it is leaving: the agent above has its workspace there.
         let worker_of = |session: &SessionId| {
@@ -482,22 +486,14 @@ fn place(
         let of_family = above.iter().rev().find_map(worker_of).cloned();
         let beside =
             || placed.values().flatten().next().filter(|_| is_work_bound_to_worker).cloned();
-        let model = node.and_then(|node| node.model.as_ref());
-        let needs = AgentNeeds {
-            provider: model.and_then(|model| provider_of(&model.name)),
-            tools: fold.needed_tools.clone(),
-            sandbox: writes,
+        let least = || {
+            let able = able_workers(fold, *session, workers);
+            let start = turn % able.len().max(1);
+            let in_turn = able.iter().cycle().skip(start).take(able.len());
+            let least = in_turn.min_by_key(|worker| loads.get(worker.name.as_str()).copied());
+            least.map(|worker| worker.name.clone())
         };
-        let has_tools = |worker: &&LiveClusterWorker| {
-            needs.tools.iter().all(|tool| worker.abilities.tools.contains(tool))
-        };
-        let is_able = |worker: &&LiveClusterWorker| worker.abilities.lacking(&needs).is_none();
-        let able: Vec<&LiveClusterWorker> = workers.iter().filter(is_able).collect();
-        let able = if able.is_empty() { workers.iter().filter(has_tools).collect() } else { able };
-        let start = turn % able.len().max(1);
-        let in_turn = able.iter().cycle().skip(start).take(able.len());
-        let least = in_turn.min_by_key(|worker| loads.get(worker.name.as_str()).copied());
-        let worker = of_family.or_else(beside).or_else(|| least.map(|worker| worker.name.clone()));
+        let worker = of_family.or_else(beside).or_else(least);
         if let Some(worker) = workers.iter().find(|it| Some(&it.name) == worker.as_ref()) {
             *loads.entry(&worker.name).or_default() += 1;
         }
@@ -509,6 +505,45 @@ fn place(
         }
     }
     result.into_iter().collect()
+}
+
+/// Returns the workers that have what an agent and its family need, else those that have what it needs, else those that
+/// have the tools of the run.
+fn able_workers<'a>(
+    fold: &RunFold,
+    session: SessionId,
+    workers: &'a [LiveClusterWorker],
+) -> Vec<&'a LiveClusterWorker> {
+    let policy = fold.tree.policy();
+    let sandbox = policy.workspace == WorkspaceSharing::Own && !policy.in_place;
+    let needs = |session: &SessionId| {
+        let model = fold.tree.node(*session).and_then(|node| node.model.as_ref());
+        let provider = model.and_then(|model| provider_of(&model.name));
+        AgentNeeds { provider, tools: fold.needed_tools.clone(), sandbox }
+    };
+    for sessions in [family_of(&fold.tree, session), vec![session]] {
+        let needs: Vec<AgentNeeds> = sessions.iter().map(needs).collect();
+        let lacks_nothing = |worker: &&LiveClusterWorker| {
+            needs.iter().all(|needs| worker.abilities.lacking(needs).is_none())
+        };
+        let able: Vec<_> = workers.iter().filter(lacks_nothing).collect();
+        if !able.is_empty() {
+            return able;
+        }
+    }
+    let has_tools = |worker: &&LiveClusterWorker| {
+        fold.needed_tools.iter().all(|tool| worker.abilities.tools.contains(tool))
+    };
+    workers.iter().filter(has_tools).collect()
+}
+
+/// Returns the live agents that must be at the same worker as this one, itself included: those whose workspaces are made
+/// from that of the same topmost agent.
+fn family_of(tree: &Tree, session: SessionId) -> Vec<SessionId> {
+    let top = |session| tree.ancestors_with_spaces(session).last().unwrap_or(session);
+    let head = top(session);
+    let live = tree.nodes().filter(|node| node.is_live()).map(|node| node.session);
+    live.filter(|other| *other != session && top(*other) == head).chain([session]).collect()
 }
 
 #[cfg(test)]
@@ -562,6 +597,7 @@ mod tests {
         assert!(!fold.may_answer(session, "one") && fold.may_answer(session, "two"));
         fold.place(&[(session, None)]);
         assert!(fold.may_answer(session, "two"), "no other worker took it over");
+        assert!(fold.begun.contains(&session), "what is requested for it now is repeated");
         let mut decider = Decider { fold, ..Decider::default() };
         decider.fold.place(&[(session, Some("one".to_owned()))]);
         let at = Timestamp::from_millis;

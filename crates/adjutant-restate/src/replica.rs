@@ -264,7 +264,10 @@ impl RunReplica {
                 let before = self.placed.insert(*session, worker.clone()).flatten();
                 let is_us = |worker: &Option<String>| worker.as_ref() == Some(&self.context.worker);
                 self.has_lost_a_session |= is_us(&before) && !is_us(worker);
-                self.placements.note(*session, number, is_us(worker));
+                // A session without a worker may still be answered for by its last one.
+                if worker.is_some() {
+                    self.placements.note(*session, number, is_us(worker));
+                }
             }
             if batch.base.is_some() {
                 self.base.clone_from(&batch.base);
@@ -433,7 +436,10 @@ async fn follow_run(
                 fail_effect(&commands_of_us, &request.effect, problem);
                 let _ = done.send(());
             } else {
-                let PerformRequest { effect, is_repeated, .. } = request;
+                let PerformRequest { effect, is_repeated, batches, .. } = request;
+                // It was sent before its session left this worker and came back.
+                let is_old = |session| followed.placements.have_changed_since(session, batches);
+                let is_repeated = is_repeated || session_of(&effect).is_some_and(is_old);
                 let update = RunUpdate::Perform { effect: Box::new(effect), is_repeated, done };
                 let _ = updates.send(update).await;
             }

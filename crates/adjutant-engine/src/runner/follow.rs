@@ -138,7 +138,7 @@ impl Runner {
             let tool_site = self.tool_site(session);
             self.tasks.spawn_blocking(move || {
                 let findings = check_interrupted_write(&tool_site, session, turn, index, &intent);
-                let output = intent.interrupted_result(&findings);
+                let output = tool_site.store_work(intent.interrupted_result(&findings));
                 Command::TakeOutput { session, turn, call: index, output }.into()
             });
             return Ok(());

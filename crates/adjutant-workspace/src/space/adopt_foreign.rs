@@ -24,7 +24,14 @@ impl Workspaces {
     ) -> Result<Workspace, WorkspaceError> {
         let shared = &self.shared;
         let reference = ResultRef::new(run, child)?;
-        shared.repository.set_result(&reference, work)?;
+        if *work == record.base()? {
+            // There is no work yet, so there is no result either.
+            if let Some(earlier) = shared.repository.result(&reference)? {
+                shared.repository.discard(&reference, &earlier)?;
+            }
+        } else {
+            shared.repository.set_result(&reference, work)?;
+        }
         if shared.kind() == WorkspaceBacking::Worktree
             && let Some(stale) = WorktreeWorkspace::reopen(shared, &reference, Vec::new())?
         {

@@ -346,9 +346,13 @@ fn a_story_with_children_on_workers_that_share_nothing_ends_as_it_does_locally()
 fn the_work_of_a_story_and_its_children_is_complete_after_their_worker_was_lost() {
     let Some(node) = server() else { return };
     let children = ["Implement JWT", "Create UI", "Write docs", "Add tests"];
+    let marker = |child| format!("[delegate:{child}:1]\n");
     let mut turns = vec![
         writes("US-001", "ground", "laid by the parent\n"),
-        says("US-001", &children.map(|child| format!("[delegate:{child}:1]")).join("\n")),
+        says("US-001", &format!("{}[delegate:Look:1]", children.map(marker).concat())),
+        // It changes nothing, so it has no result, also not at the other worker.
+        runs("Look", "cat ground; sleep 5"),
+        done("Look"),
         runs("US-001", "cat 'Implement JWT' 'Create UI' 'Write docs' 'Add tests' > all"),
         done("US-001"),
     ];
@@ -377,6 +381,10 @@ fn the_work_of_a_story_and_its_children_is_complete_after_their_worker_was_lost(
     for name in children.into_iter().chain(["ground", "all"]) {
         assert!(names.iter().any(|it| it.trim_matches('"') == name), "{name}: {files}");
     }
+    let events = rig.events(&rig.only_run());
+    let results = events.iter().filter(|event| event["type"] == "space_kept");
+    let results = results.filter(|event| !event["commit"].is_null()).count();
+    assert_eq!(results, 1 + children.len());
     rig.assert_unharmed();
 }
 
@@ -387,8 +395,8 @@ fn work_that_an_agent_has_undone_stays_undone_at_another_worker() {
         writes("a", "made.txt", "made\n"),
         runs("a", "rm made.txt"),
         runs("a", "sleep 600"),
-        runs("a", "ls > seen.txt"),
-        says("a", "Done."),
+        runs("a", "ls"),
+        says("a", "{{result | first_line}}"),
     ];
     let project = Project::new(&one_story(), turns);
     let rig = project.rig();
@@ -404,8 +412,12 @@ fn work_that_an_agent_has_undone_stays_undone_at_another_worker() {
     fs::remove_dir_all(home(rig, "one")).unwrap();
     let output = front.finish();
     assert_eq!(output.code, 0, "{output}");
-    let seen = project.left(&rig.only_run(), "a", "seen.txt");
-    assert!(seen.contains("prd.json") && !seen.contains("made.txt"), "{seen}");
+    let events = rig.events(&rig.only_run());
+    let listed = events.iter().rfind(|event| event["type"] == "tool_returned").unwrap();
+    let listed = listed["content"].as_str().unwrap();
+    assert!(listed.contains("prd.json") && !listed.contains("made.txt"), "{listed}");
+    let kept = events.iter().find(|event| event["type"] == "space_kept").unwrap();
+    assert!(kept["commit"].is_null(), "there is no result: {kept}");
     rig.assert_unharmed();
 }
 
