@@ -2,8 +2,9 @@
 //!
 //! The server is a program of its own with its own licence; it comes from npm and is kept in the state directory.
 
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
 use std::net::TcpListener;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -47,8 +48,9 @@ pub(crate) fn run_dev(args: &DevArgs, home: Option<PathBuf>) -> Result<Exit, Fai
     let failed = |what: &str, error: &dyn std::fmt::Display| {
         Failure::new(Exit::Failed, format!("cannot {what}: {error}"))
     };
-    fs::create_dir_all(place.join("store"))
-        .map_err(|error| failed("create the cluster's directory", &error))?;
+    // Private from the start: the store has the user's files, and the next command would say that it was not.
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(place.join("store"));
+    made.map_err(|error| failed("create the cluster's directory", &error))?;
     let server = match &args.server {
         Some(server) => server.clone(),
         None => installed_server(&place)?,
@@ -125,7 +127,8 @@ fn installed_server(place: &Path) -> Result<PathBuf, Failure> {
         "adjutant: installing {PACKAGE} from npm, once (about 220 MB; its licence is the Business Source License 1.1)"
     ));
     let install = Command::new("npm")
-        .args(["install", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix"])
+        .args(["install", "--ignore-scripts", "--no-audit", "--no-fund", "--no-update-notifier"])
+        .arg("--prefix")
         .arg(&packages)
         .arg(PACKAGE)
         .stdin(Stdio::null())
