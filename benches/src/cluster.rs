@@ -130,7 +130,7 @@ impl Cluster {
         format!("restate://{}", hosts.collect::<Vec<_>>().join(","))
     }
 
-    /// Starts a worker and waits until it is at work.
+    /// Starts a worker and waits until it takes work.
     pub(crate) fn start_worker(&mut self, name: &str) -> Result<(), Failure> {
         let admin = self.nodes.iter().map(|it| format!("http://127.0.0.1:{}", it.ports[1]));
         let admin = admin.collect::<Vec<_>>().join(",");
@@ -140,7 +140,7 @@ impl Cluster {
         command.args(["--name", name, "--home"]).arg(self.dir.path().join(name)).env_clear();
         let mut process = Process::start(&mut command, &log)?;
         let mut tries = 1;
-        wait_until("the worker is at work", || {
+        wait_until("the worker takes work", || {
             let said = fs::read_to_string(&log)?;
             if process.has_ended()? {
                 if tries == WORKER_TRIES {
@@ -149,7 +149,7 @@ impl Cluster {
                 tries += 1;
                 process = Process::start(&mut command, &log)?;
             }
-            Ok(said.contains("is at work"))
+            Ok(said.contains("takes work"))
         })?;
         self.workers.push((name.to_owned(), process));
         Ok(())
