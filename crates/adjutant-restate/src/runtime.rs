@@ -76,7 +76,10 @@ impl RemoteRuntime for ClusterRuntime {
             let key = run.to_string();
             let opened = ingress.submit(&key, &submission, &format!("{key}-open")).await;
             if let Err(error) = opened {
-                remove_base(stored, run).await;
+                // With an answer that cannot be read, the run may have begun.
+                if !matches!(error, CallError::Unreadable { .. }) {
+                    remove_base(stored, run).await;
+                }
                 return Err(explain(&error));
             }
             let user = UserCheckout { run, tree: workdir, state, imported: 0 };
