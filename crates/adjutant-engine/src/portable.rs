@@ -336,8 +336,8 @@ fn required_commit(bundle: &Path) -> Result<Option<ObjectId>, StoreError> {
     }
 }
 
-/// When the worker of each session last changed, as one worker knows it: a number that grows with each change, and is the
-/// same for all workers.
+/// When each session was last given to a worker, as one worker knows it: a number that grows with each time, and is the same
+/// for all workers.
 #[derive(Clone, Debug, Default)]
 pub struct SessionPlacements(Arc<Mutex<BTreeMap<SessionId, Placement>>>);
 
@@ -356,7 +356,7 @@ impl SessionPlacements {
 
     /// Returns whether a session was given to a worker after this epoch.
     #[must_use]
-    pub fn have_changed_since(&self, session: SessionId, epoch: u64) -> bool {
+    pub fn was_given_after(&self, session: SessionId, epoch: u64) -> bool {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.get(&session).is_some_and(|placement| placement.epoch > epoch)
     }

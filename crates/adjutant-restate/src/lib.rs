@@ -13,6 +13,7 @@ mod fold;
 
 mod link;
 mod object;
+mod placement;
 mod replica;
 mod request_signature;
 mod runtime;

@@ -226,7 +226,7 @@ struct RunReplica {
     known: Arc<AtomicU64>,
     /// The worker of each session.
     placed: BTreeMap<SessionId, Option<String>>,
-    /// The number of the batch that last changed the worker of each session.
+    /// The number of the batch that last gave each session to a worker.
     placements: SessionPlacements,
     /// Whether a session was taken from this worker.
     has_lost_a_session: bool,
@@ -438,7 +438,7 @@ async fn follow_run(
             } else {
                 let PerformRequest { effect, is_repeated, batches, .. } = request;
                 // It was sent before its session left this worker and came back.
-                let is_old = |session| followed.placements.have_changed_since(session, batches);
+                let is_old = |session| followed.placements.was_given_after(session, batches);
                 let is_repeated = is_repeated || session_of(&effect).is_some_and(is_old);
                 let update = RunUpdate::Perform { effect: Box::new(effect), is_repeated, done };
                 let _ = updates.send(update).await;

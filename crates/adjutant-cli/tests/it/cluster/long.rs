@@ -227,7 +227,7 @@ fn in_flight(provider: &Server) -> usize {
 }
 
 #[test]
-#[ignore = "takes half an hour; `tests/cluster/run --long` runs it"]
+#[ignore = "takes a quarter of an hour; `tests/cluster/run --long` runs it"]
 fn two_hundred_faults_lose_and_repeat_nothing() {
     let Some(server) = server() else { return };
     let project = Project::new(&one_story(), []);

@@ -221,10 +221,7 @@ fn a_worker_that_is_restarted_during_a_command_goes_on_with_the_stored_work() {
     let rig = project.rig();
     let mut cluster = Cluster::start(rig, node);
     start(rig, &mut cluster, "one", None);
-    let runtime = cluster.runtime();
-    let model = format!("script:{}", rig.path().join("script.json").display());
-    let args = ["delegate", "--yes", "--write", "--model", &model, "-t", "a=Write"];
-    let mut front = project.call(args).args(["--runtime", &runtime]).start();
+    let mut front = start_writer(&project, &cluster.runtime());
     front.wait_for("[a] Run");
     let run = rig.only_run();
     until("the command runs", || rig.events(&run).iter().any(|event| event["type"] == "printed"));
@@ -286,6 +283,13 @@ fn work_that_comes_back_to_a_worker_has_what_was_done_elsewhere_meanwhile() {
         assert!(times == 1 || interrupted.contains(&step) && times == 0, "step {step}:\n{work}");
     }
     rig.assert_unharmed();
+}
+
+/// Starts a subagent that writes, with the label `a`, and returns the process.
+fn start_writer<'a>(project: &'a Project, runtime: &str) -> Running<'a> {
+    let model = format!("script:{}", project.rig().path().join("script.json").display());
+    let args = ["delegate", "--yes", "--write", "--model", &model, "-t", "a=Write"];
+    project.call(args).args(["--runtime", runtime]).start()
 }
 
 /// Starts the only story of a project, and returns the process.
@@ -402,10 +406,7 @@ fn work_that_an_agent_has_undone_stays_undone_at_another_worker() {
     let rig = project.rig();
     let mut cluster = Cluster::start(rig, node);
     start(rig, &mut cluster, "one", None);
-    let runtime = cluster.runtime();
-    let model = format!("script:{}", rig.path().join("script.json").display());
-    let args = ["delegate", "--yes", "--write", "--model", &model, "-t", "a=Write"];
-    let front = project.call(args).args(["--runtime", &runtime]).start();
+    let front = start_writer(&project, &cluster.runtime());
     until("the file is removed again", || tool_results(rig) == 2);
     start(rig, &mut cluster, "two", None);
     cluster.kill_worker("one");
